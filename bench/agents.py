@@ -59,11 +59,16 @@ def call(number: int, command: str) -> bytes:
             "usage": {"prompt_tokens": 420, "completion_tokens": 24, "total_tokens": 444},
         }
     ).encode()
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
-REPLIES = (*(call(number, command) for number, command in enumerate(COMMANDS)), answer(f"It was the {WORD}."))
+REPLIES = (
+    *(call(number, command) for number, command in enumerate(COMMANDS)),
+    answer(f"It was the {WORD}."),
+)
 
 
 class Student(Connection):
@@ -98,9 +103,13 @@ async def acting_plan(url: str, trials: int, sandbox: str) -> Plan:
             for n in range(trials // 2)
         ]
     )
-    skill = Skill.new("naming-fruit", "Names a fruit that a question leaves out.", "The fruit is the pear.\n" * 40)
+    skill = Skill.new(
+        "naming-fruit", "Names a fruit that a question leaves out.", "The fruit is the pear.\n" * 40
+    )
     kind = (await choose_sandbox(sandbox or None)).name
-    return make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, agent="tools", sandbox=kind))
+    return make_plan(
+        skill, suite, ["benchmark"], options=PlanOptions(base_url=url, agent="tools", sandbox=kind)
+    )
 
 
 async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) -> dict[str, Any]:
@@ -164,9 +173,20 @@ def measure(trials: int, at_once: int, sandbox: str) -> dict[str, Any]:
             assert server.stdout is not None
             url = server.stdout.readline().strip()
             try:
-                line += ["--run", url, "--trials", str(trials), "--at-once", str(at_once), "--store", str(store)]
+                line += [
+                    "--run",
+                    url,
+                    "--trials",
+                    str(trials),
+                    "--at-once",
+                    str(at_once),
+                    "--store",
+                    str(store),
+                ]
                 line += ["--sandbox", sandbox]
-                done = subprocess.run(line, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+                done = subprocess.run(
+                    line, env=environment, stdout=subprocess.PIPE, text=True, check=True
+                )
             finally:
                 server.kill()
         told: dict[str, Any] = json.loads(done.stdout)
@@ -174,7 +194,9 @@ def measure(trials: int, at_once: int, sandbox: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--sandbox", default="")
@@ -185,10 +207,14 @@ def main() -> None:
     if options.serve:
         asyncio.run(serve())
     elif options.run:
-        told = asyncio.run(run(options.run, options.trials, options.at_once, options.sandbox, options.store))
+        told = asyncio.run(
+            run(options.run, options.trials, options.at_once, options.sandbox, options.store)
+        )
         print(json.dumps(told))
     else:
-        print("| trials | sandbox | trials/s | peak memory, MB | files left | processes left | descriptors left |")
+        print(
+            "| trials | sandbox | trials/s | peak memory, MB | files left | processes left | descriptors left |"
+        )
         print("|---:|---|---:|---:|---:|---:|---:|")
         for trials in (options.trials // 5, options.trials):
             told = measure(trials, options.at_once, options.sandbox)

@@ -47,7 +47,9 @@ def read_cases() -> tuple[Skill, list[Case]]:
     """The cases, and a skill that says all they ask for."""
     written = read("cases")
     lines = [f"- {one['prompt']} {one['reference']}" for one in written]
-    skill = Skill.new("house-rules", "How things are done here. Use when anything is done here.", "\n".join(lines))
+    skill = Skill.new(
+        "house-rules", "How things are done here. Use when anything is done here.", "\n".join(lines)
+    )
     return skill, list(Suite.parse([as_suite_case(one, skill) for one in written], "answers").cases)
 
 
@@ -76,8 +78,12 @@ def main() -> None:
     for case, answer in found.wrong_passed:
         print(f"wrong and passed: {case}: {answer!r}")
     failed, passed = len(found.right_failed), len(found.wrong_passed)
-    print(f"{failed} of {found.right} right answers fail: {failed / found.right:.1%} (wanted: at most 3 %)")
-    print(f"{passed} of {found.wrong} wrong answers pass: {passed / found.wrong:.1%} (wanted: at most 10 %)")
+    print(
+        f"{failed} of {found.right} right answers fail: {failed / found.right:.1%} (wanted: at most 3 %)"
+    )
+    print(
+        f"{passed} of {found.wrong} wrong answers pass: {passed / found.wrong:.1%} (wanted: at most 10 %)"
+    )
     sys.exit(0 if found.holds else 1)
 
 

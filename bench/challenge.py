@@ -132,7 +132,12 @@ class Attacker:
             hole = self.holes[case["id"]]
             if hole.answer not in case["tried"] and len(attacks) < 2:
                 attacks.append(
-                    {"case": case["id"], "wrong": [f"{hole.right[0]} "], "right": [], hole.kind: [hole.answer]}
+                    {
+                        "case": case["id"],
+                        "wrong": [f"{hole.right[0]} "],
+                        "right": [],
+                        hole.kind: [hole.answer],
+                    }
                 )
         return attacks
 
@@ -140,7 +145,9 @@ class Attacker:
         hole = self.holes[case["id"]]
         good = {*hole.right, hole.reference, *([hole.answer] if hole.kind == "right" else [])}
         names = {
-            is_right: [n for n, text in case["answers"].items() if (text.strip() in good) == is_right]
+            is_right: [
+                n for n, text in case["answers"].items() if (text.strip() in good) == is_right
+            ]
             for is_right in (True, False)
         }
         return {"case": case["id"], "right": names[True], "wrong": names[False]}
@@ -171,15 +178,24 @@ async def attack() -> tuple[Attacked, int, int]:
     for case in attacked.suite.cases:
         hole, probe = holes[case.id], CaseProbe(case, SandboxOpener())
         left += (await probe.failure(hole.answer) is None) == (hole.kind == "wrong")
-        broken += sum([await probe.failure(each) is not None for each in (hole.reference, *hole.right)])
+        broken += sum(
+            [await probe.failure(each) is not None for each in (hole.reference, *hole.right)]
+        )
     return attacked, left, broken
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first run")
-    parser.add_argument("--known", type=float, default=1.0, help="how often a student knows what the skill gets wrong")
+    parser.add_argument(
+        "--known",
+        type=float,
+        default=1.0,
+        help="how often a student knows what the skill gets wrong",
+    )
     arguments = parser.parse_args()
     runs = arguments.runs
     counts, trials = Counter[str](), 0

@@ -45,21 +45,36 @@ class Chaos:
     killed: Counter[str] = field(default_factory=Counter[str])
 
     def command(self, runs: int, store: str, *more: object) -> list[str]:
-        given = ("--repeats", runs, "--concurrency", self.concurrency, "--store", store, "--json", *more)
+        given = (
+            "--repeats",
+            runs,
+            "--concurrency",
+            self.concurrency,
+            "--store",
+            store,
+            "--json",
+            *more,
+        )
         model = ("-m", "benchmark", "--base-url", self.answers.url)
         return [*UPSKILL, "eval", "naming-fruit", *model, *map(str, given)]
 
     def undisturbed(self, runs: int) -> str:
         line = self.command(runs, str(self.work / "undisturbed"))
-        return subprocess.run(line, cwd=self.work, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            line, cwd=self.work, capture_output=True, text=True, check=True
+        ).stdout
 
     def disturbed(self, runs: int, store: str, at: list[tuple[int, str]], *more: object) -> str:
         """What the command says at last. Something is killed whenever the server has been asked so many times."""
-        line = self.command(runs, store, "--executor", "ray", "--set", f"ray_address={self.cluster.address}", *more)
+        line = self.command(
+            runs, store, "--executor", "ray", "--set", f"ray_address={self.cluster.address}", *more
+        )
         before, waiting = self.answers.asked, sorted(at)
         while True:
             with (self.work / "out").open("wb") as out, (self.work / "log").open("ab") as log:
-                driver = subprocess.Popen(line, cwd=self.work, stdout=out, stderr=log, env=self.cluster.environment)
+                driver = subprocess.Popen(
+                    line, cwd=self.work, stdout=out, stderr=log, env=self.cluster.environment
+                )
             try:
                 while driver.poll() is None:
                     if waiting and self.answers.asked - before >= waiting[0][0]:
@@ -122,7 +137,11 @@ def carry_out(chaos: Chaos, given: Any) -> dict[str, Any]:
     }
     kills = chaos.killed.total()
     # Of a chunk, no more than twice those that run at a time may be without a stored result.
-    told["holds"] = said == whole and found["rows"] == found["different"] == given.trials and found["errored"] == 0
+    told["holds"] = (
+        said == whole
+        and found["rows"] == found["different"] == given.trials
+        and found["errored"] == 0
+    )
     told["holds"] &= repeated <= kills * 2 * given.concurrency
     if given.ceiling_kills:
         told["ceiling"] = carry_out_ceiling(chaos, given, runs)
@@ -143,17 +162,24 @@ def carry_out_ceiling(chaos: Chaos, given: Any, runs: int) -> dict[str, Any]:
         "stored": stored(place)["rows"],
         "killed": dict(chaos.killed),
         "says": json.loads(said)["halted"],
-        "holds": asked <= ceiling + kills * 2 * given.concurrency and bool(json.loads(said)["halted"]),
+        "holds": asked <= ceiling + kills * 2 * given.concurrency
+        and bool(json.loads(said)["halted"]),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=20_000, help="a multiple of 1,000")
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--ceiling-kills", type=int, default=10, help="in the run with a ceiling; 0: none")
+    parser.add_argument(
+        "--ceiling-kills", type=int, default=10, help="in the run with a ceiling; 0: none"
+    )
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--concurrency", type=int, default=48, help="calls in flight, over all workers")
+    parser.add_argument(
+        "--concurrency", type=int, default=48, help="calls in flight, over all workers"
+    )
     parser.add_argument("--latency", type=float, default=0.05, help="seconds that the server takes")
     parser.add_argument("--seed", type=int, default=0, help="of the moments and of what is killed")
     given = parser.parse_args()
@@ -164,7 +190,9 @@ def main() -> None:
     server, answers = Server(programs), Answers(work, given.latency)
     try:
         with Cluster(given.nodes) as cluster:
-            chaos = Chaos(work, server, answers, cluster, random.Random(given.seed), given.concurrency)
+            chaos = Chaos(
+                work, server, answers, cluster, random.Random(given.seed), given.concurrency
+            )
             told = carry_out(chaos, given)
     finally:
         answers.close()

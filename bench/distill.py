@@ -59,18 +59,26 @@ class Student:
         known = {line.needed_by for line in left}
         is_harmed = any(line.harmful for line in left)
         return [
-            self._try(case, seed, case in known and not (is_harmed and case in self.harmed), removed)
+            self._try(
+                case, seed, case in known and not (is_harmed and case in self.harmed), removed
+            )
             for case in cases
             for seed in seeds
         ]
 
     def _try(self, case: str, seed: int, knows: bool, removed: Blocks) -> Outcome:
-        chance = random.Random(f"{self.noise} {case} {sorted(removed)}") if self.by_wording else self.chance
+        chance = (
+            random.Random(f"{self.noise} {case} {sorted(removed)}")
+            if self.by_wording
+            else self.chance
+        )
         passed = knows != (chance.random() < (0.05 if self.by_wording else self.noise))
         return Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
 
 
-def begin(seed: int, broken: int = BROKEN, *, by_wording: bool = False) -> tuple[list[Line], Ablation]:
+def begin(
+    seed: int, broken: int = BROKEN, *, by_wording: bool = False
+) -> tuple[list[Line], Ablation]:
     chance = random.Random(seed)
     lines = skill(chance)
     harmed = {f"case-{number}" for number in range(broken)}
@@ -82,13 +90,16 @@ def begin(seed: int, broken: int = BROKEN, *, by_wording: bool = False) -> tuple
 def begin_large(seed: int) -> Ablation:
     chance = random.Random(seed)
     cases = tuple(f"case-{number}" for number in range(LARGE_CASES))
-    needed = {case: {*chance.sample(range(LARGE_BLOCKS), chance.choice((1, 1, 2)))} for case in cases}
+    needed = {
+        case: {*chance.sample(range(LARGE_BLOCKS), chance.choice((1, 1, 2)))} for case in cases
+    }
     rates = {case: chance.choice((0.0, 0.0, 0.55, 0.75, 0.95)) for case in cases}
 
     async def measure(removed: Blocks, asked: Sequence[str], seeds: range) -> list[Outcome]:
         trials = [(case, seed, is_passed(case, removed)) for case in asked for seed in seeds]
         return [
-            Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed) for case, seed, passed in trials
+            Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
+            for case, seed, passed in trials
         ]
 
     def is_passed(case: str, removed: Blocks) -> bool:
@@ -135,7 +146,9 @@ async def test_each_block(seed: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first search")
     parser.add_argument("--large", action="store_true")
@@ -148,12 +161,16 @@ def main() -> None:
         return
     counts, trials, searching = Counter[str](), 0, 0
     for seed in range(arguments.seed, arguments.seed + searches):
-        lines, ablation, before = asyncio.run(search(seed, arguments.broken, by_wording=arguments.wording))
+        lines, ablation, before = asyncio.run(
+            search(seed, arguments.broken, by_wording=arguments.wording)
+        )
         left_out = ablation.dropped if ablation.accepted else frozenset[int]()
         useless = {number for number, line in enumerate(lines) if line.section == "history"}
         harmful = next(number for number, line in enumerate(lines) if line.harmful)
         counts["the useless section is dropped"] += useless <= left_out
-        counts["the harmful line is dropped and named"] += bool(harmful in left_out and ablation.harmful.get(harmful))
+        counts["the harmful line is dropped and named"] += bool(
+            harmful in left_out and ablation.harmful.get(harmful)
+        )
         counts["a useful line is dropped"] += bool(left_out - useless - {harmful})
         counts["a harmless line is named as harmful"] += any(
             shown for block, shown in ablation.harmful.items() if block != harmful
@@ -166,10 +183,16 @@ def main() -> None:
     one_by_one = (CASES + 2 + USELESS) * CASES * REFERENCE_ROUNDS  # and the whole skill
     each = sum(asyncio.run(test_each_block(seed)) for seed in range(EACH)) / EACH
     print(f"the search: {looking:,.0f} trials")
-    print(f"  {looking / one_by_one:.0%} of one block after the other with {REFERENCE_ROUNDS} repeats ({one_by_one:,})")
+    print(
+        f"  {looking / one_by_one:.0%} of one block after the other with {REFERENCE_ROUNDS} repeats ({one_by_one:,})"
+    )
     print(f"with the final test: {looking + final:,.0f} trials")
-    print(f"  {(looking + final) / (one_by_one + final):.0%} of one block after the other and the same final test")
-    print(f"  {(looking + final) / each:.0%} of testing each block that way ({each:,.0f}, in {EACH} searches)")
+    print(
+        f"  {(looking + final) / (one_by_one + final):.0%} of one block after the other and the same final test"
+    )
+    print(
+        f"  {(looking + final) / each:.0%} of testing each block that way ({each:,.0f}, in {EACH} searches)"
+    )
 
 
 if __name__ == "__main__":

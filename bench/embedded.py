@@ -39,7 +39,10 @@ def plan_for(model: str, cases: int, shuffle: int | None = None) -> Plan:
     if shuffle is not None:
         random.Random(shuffle).shuffle(chosen)
     return make_plan(
-        skill, replace(suite, cases=tuple(chosen)), [f"local:{model}"], PlanOptions(temperature=0.7, seed=7)
+        skill,
+        replace(suite, cases=tuple(chosen)),
+        [f"local:{model}"],
+        PlanOptions(temperature=0.7, seed=7),
     )
 
 
@@ -66,7 +69,16 @@ def answers_in(store: Store, plan: Plan) -> Answers:
 def killed_and_resumed(model: str, cases: int, folder: Path) -> Answers:
     """Run in another process, killed with SIGKILL when half of the results are stored; then the rest here."""
     plan = plan_for(model, cases)
-    command = [sys.executable, __file__, "--in", str(folder), "--models", model, "--cases", str(cases)]
+    command = [
+        sys.executable,
+        __file__,
+        "--in",
+        str(folder),
+        "--models",
+        model,
+        "--cases",
+        str(cases),
+    ]
     with subprocess.Popen(command) as process:
         while process.poll() is None and stored(folder) < len(plan) // 2:
             time.sleep(0.05)
@@ -111,10 +123,14 @@ def differing(first: Answers, second: Answers) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--cases", type=int, default=6, help="of the suite")
-    parser.add_argument("--in", dest="folder", help=argparse.SUPPRESS)  # what is started to be killed
+    parser.add_argument(
+        "--in", dest="folder", help=argparse.SUPPRESS
+    )  # what is started to be killed
     options = parser.parse_args()
     if options.folder:
         asyncio.run(run(plan_for(options.models[0], options.cases), Path(options.folder), 2))

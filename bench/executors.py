@@ -51,10 +51,26 @@ def comparisons(options: argparse.Namespace) -> list[Comparison]:
     bench = HERE.parent
     found = [
         Comparison(
-            *("calls", "model calls", options.calls, 1000, AT_ONCE, 1.3, (str(bench / "server.py"),)),
+            *(
+                "calls",
+                "model calls",
+                options.calls,
+                1000,
+                AT_ONCE,
+                1.3,
+                (str(bench / "server.py"),),
+            ),
         ),
         Comparison(
-            *("agents", "students that act", options.agents, 40, 8, 1.6, (str(bench / "agents.py"), "--serve")),
+            *(
+                "agents",
+                "students that act",
+                options.agents,
+                40,
+                8,
+                1.6,
+                (str(bench / "agents.py"), "--serve"),
+            ),
         ),
     ]
     return [one for one in found if options.only in ("", one.kind)]
@@ -67,7 +83,9 @@ async def make_plan_of(kind: Kind, url: str, trials: int) -> Plan:
     return calling_plan(url, trials) if kind == "calls" else await acting_plan(url, trials, "")
 
 
-async def run_side(kind: Kind, executor: Executor, url: str, trials: tuple[int, int], at_once: int) -> None:
+async def run_side(
+    kind: Kind, executor: Executor, url: str, trials: tuple[int, int], at_once: int
+) -> None:
     from upskill.models import ModelContext  # noqa: PLC0415 - not for the process that compares
     from upskill.models.ledger import Ledger  # noqa: PLC0415
     from upskill.models.pool import Models  # noqa: PLC0415 - not for the process that compares
@@ -105,7 +123,9 @@ async def run_side(kind: Kind, executor: Executor, url: str, trials: tuple[int, 
 
 def busy_seconds() -> float:
     """Of all cores together, since the machine was started."""
-    user, nice, system, _idle, _waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+    user, nice, system, _idle, _waiting, *rest = map(
+        int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    )
     return (user + nice + system + sum(rest[:2])) / TICK
 
 
@@ -118,7 +138,9 @@ def cpu_seconds(process: int) -> float:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             number = int(stat.parent.name)
             children.setdefault(int(fields[1]), []).append(number)
-            used[number] = sum(map(int, fields[11:15]))  # with those that have ended and were waited for
+            used[number] = sum(
+                map(int, fields[11:15])
+            )  # with those that have ended and were waited for
     found = [process]
     for one in found:
         found += children.get(one, [])
@@ -148,13 +170,26 @@ def serving(command: tuple[str, ...]) -> Generator[tuple[str, int]]:
 
 
 def measure(compared: Comparison, executor: Executor) -> Took:
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder, serving(compared.server) as (url, server):
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        serving(compared.server) as (url, server),
+    ):
         Path(folder).chmod(0o755)  # a student that root starts is another user, and has to get in
         numbers = [compared.first, compared.trials, compared.at_once]
-        line = [sys.executable, str(HERE), "--side", compared.kind, executor, url, *map(str, numbers)]
+        line = [
+            sys.executable,
+            str(HERE),
+            "--side",
+            compared.kind,
+            executor,
+            url,
+            *map(str, numbers),
+        ]
         done = subprocess.run(line, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
         told = json.loads(done.stdout.splitlines()[-1])
-        return Took(told["first"], told["all"], told["busy"] / told["all"], told["cpu"], cpu_seconds(server))
+        return Took(
+            told["first"], told["all"], told["busy"] / told["all"], told["cpu"], cpu_seconds(server)
+        )
 
 
 def compare(compared: Comparison, rounds: int) -> None:
@@ -163,25 +198,44 @@ def compare(compared: Comparison, rounds: int) -> None:
         for executor, sides in took.items():
             sides.append(measure(compared, executor))
             rate = compared.trials / sides[-1].seconds
-            print(f"round {number + 1}: {compared.title}, {executor}: {rate:,.1f}/s", file=sys.stderr, flush=True)
-    print(f"\n{compared.title}: {compared.trials:,} trials, {compared.at_once} at once, {os.cpu_count()} cores\n")
-    print("| executor | trials/s | cores busy | CPU ms a trial | CPU ms of the server | first trials done after |")
+            print(
+                f"round {number + 1}: {compared.title}, {executor}: {rate:,.1f}/s",
+                file=sys.stderr,
+                flush=True,
+            )
+    print(
+        f"\n{compared.title}: {compared.trials:,} trials, {compared.at_once} at once, {os.cpu_count()} cores\n"
+    )
+    print(
+        "| executor | trials/s | cores busy | CPU ms a trial | CPU ms of the server | first trials done after |"
+    )
     print("|---|---:|---:|---:|---:|---:|")
     for executor, sides in took.items():
         side = sorted(sides, key=lambda one: one.seconds)[len(sides) // 2]
         each = 1000 * side.cpu / compared.trials
         server = 1000 * side.server / (compared.trials + compared.first)
         rate = compared.trials / side.seconds
-        print(f"| {executor} | {rate:,.1f} | {side.cores:.2f} | {each:.2f} | {server:.2f} | {side.start:.1f} s |")
-    ratios = sorted(local.seconds / ray.seconds for local, ray in zip(took["local"], took["ray"], strict=True))
+        print(
+            f"| {executor} | {rate:,.1f} | {side.cores:.2f} | {each:.2f} | {server:.2f} | {side.start:.1f} s |"
+        )
+    ratios = sorted(
+        local.seconds / ray.seconds for local, ray in zip(took["local"], took["ray"], strict=True)
+    )
     middle = ratios[len(ratios) // 2]
-    print(f"\nRay: {middle:.2f} x the local executor's trials/s (wanted: at least {compared.wanted} x), ", end="")
+    print(
+        f"\nRay: {middle:.2f} x the local executor's trials/s (wanted: at least {compared.wanted} x), ",
+        end="",
+    )
     print(f"in single rounds {ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=20_000, help="trials of model calls, a multiple of 200")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--calls", type=int, default=20_000, help="trials of model calls, a multiple of 200"
+    )
     parser.add_argument("--agents", type=int, default=400, help="trials of students that act")
     parser.add_argument("--only", choices=("calls", "agents"), default="")
     parser.add_argument("--rounds", type=int, default=3)

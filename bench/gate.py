@@ -45,9 +45,13 @@ class Student:
         self.calls += 1
         system = request.messages[0].text if request.messages[0].role == "system" else ""
         version = next((name for name in self.chances if name in system), "")
-        chance = self.chances[version][int(request.messages[-1].text.split()[-1])] if version else 0.05
+        chance = (
+            self.chances[version][int(request.messages[-1].text.split()[-1])] if version else 0.05
+        )
         passes = self.random.random() < chance
-        return Reply(f"{'yes' if passes else 'no'} {self.random.random()}", usage=Usage(10, 10, cost_usd=0.0))
+        return Reply(
+            f"{'yes' if passes else 'no'} {self.random.random()}", usage=Usage(10, 10, cost_usd=0.0)
+        )
 
     async def close(self) -> None:
         pass
@@ -60,7 +64,9 @@ async def check(chances: list[float], effect: float, seed: str) -> tuple[str, in
     edited = [each + share * (each if effect < 0 else 1 - each) for each in chances]
     student = Student({"Version A": chances, "Version B": edited}, seed)
     base, head = (Skill.new("drawers", "Drawers.", f"Version {version}") for version in "AB")
-    cases = [{"prompt": f"Case {number}", "checks": [{"contains": "yes"}]} for number in range(CASES)]
+    cases = [
+        {"prompt": f"Case {number}", "checks": [{"contains": "yes"}]} for number in range(CASES)
+    ]
     suite = Suite.parse(cases)
     with open_store(None) as store:
 
@@ -86,10 +92,16 @@ def main() -> None:
     print(f"{'suite':28}{'edit':18}{'blocked':>9}{'calls':>7}  of the fixed design ({fixed})")
     for suite, chances in SUITES.items():
         for edit, effect in EDITS.items():
-            results = [asyncio.run(check(chances, effect, f"{suite} {edit} {number}")) for number in range(edits)]
+            results = [
+                asyncio.run(check(chances, effect, f"{suite} {edit} {number}"))
+                for number in range(edits)
+            ]
             blocked = sum(status in ("worse", "hurts", "useless") for status, _ in results)
             calls = sum(calls for _, calls in results) / edits
-            print(f"{suite:28}{edit:18}{blocked / edits:>8.0%}{calls:>7.0f}  {calls / fixed:.0%}", flush=True)
+            print(
+                f"{suite:28}{edit:18}{blocked / edits:>8.0%}{calls:>7.0f}  {calls / fixed:.0%}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ def fingerprint(cassette: Path) -> str:
 
 def compiler() -> str:
     """The version of nvcc, on which registers and spills depend."""
-    said = subprocess.run([find_toolchain().nvcc, "--version"], capture_output=True, encoding="utf-8", check=True)
+    said = subprocess.run(
+        [find_toolchain().nvcc, "--version"], capture_output=True, encoding="utf-8", check=True
+    )
     return said.stdout.rpartition(", V")[2].split()[0]
 
 
@@ -64,7 +66,10 @@ def summary(evaluated: dict[str, Any], checks: list[Row]) -> dict[str, Any]:
     return {
         "students": [
             {name: model[name] for name in ("model", "pairs", "lift", "interval", "decision")}
-            | {"errored": model["baseline"]["errored"] + model["skill"]["errored"], "output": model["tokens"]["output"]}
+            | {
+                "errored": model["baseline"]["errored"] + model["skill"]["errored"],
+                "output": model["tokens"]["output"],
+            }
             for model in evaluated["models"]
         ],
         "checks": [row for row in checks if row["check"].startswith("kernel_")],
@@ -105,7 +110,10 @@ def signed(points: int) -> str:
 
 def table(results: dict[str, Any]) -> str:
     """The table of the README, and what it says: the tier at which each student gains most."""
-    lines = ["| student | tier | without the skill | with it | points |", "|---|---|---:|---:|---:|"]
+    lines = [
+        "| student | tier | without the skill | with it | points |",
+        "|---|---|---:|---:|---:|",
+    ]
     words: list[str] = []
     for model, tiers in tiers_of(results).items():
         student = CALLED.get(model, model)
@@ -119,7 +127,11 @@ def table(results: dict[str, Any]) -> str:
         most = max(tiers, key=lambda tier: gain(tiers[tier]))
         points = gain(tiers[most])
         graded = "" if len(tiers) == len(TIERS) else " of those graded so far"
-        said = f"gains most at `{most}`{graded}: {signed(points)} points" if points > 0 else f"gains at no tier{graded}"
+        said = (
+            f"gains most at `{most}`{graded}: {signed(points)} points"
+            if points > 0
+            else f"gains at no tier{graded}"
+        )
         words.append(f"- {student[0].upper()}{student[1:]} {said}.{length(results, model)}")
     return "\n".join([*lines, "", *words])
 
@@ -129,9 +141,12 @@ def length(results: dict[str, Any], model: str) -> str:
     for graded in results["without_gpu"].values():
         for student in graded["students"]:
             if student["model"] == model and (output := student["output"])["relative"] is not None:
-                share, low, high = (round(100 * one) for one in (output["relative"], *output["relative_interval"]))
+                share, low, high = (
+                    round(100 * one) for one in (output["relative"], *output["relative_interval"])
+                )
+                interval = f"[{signed(low)}, {signed(high)}]"
                 return (
-                    f" With it, the length of its answers changes by {signed(share)} % [{signed(low)}, {signed(high)}]."
+                    f" With it, the length of its answers changes by {signed(share)} % {interval}."
                 )
     return ""
 
@@ -153,7 +168,9 @@ def main(options: argparse.Namespace) -> None:
     kept: Path = options.results
     results: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     where = "gpu" if options.gpu else "without_gpu"
-    names = options.students or sorted(path.name.removesuffix(".jsonl.gz") for path in RECORDED.glob("*.jsonl.gz"))
+    names = options.students or sorted(
+        path.name.removesuffix(".jsonl.gz") for path in RECORDED.glob("*.jsonl.gz")
+    )
     for name in [] if options.table else names:
         cassette = RECORDED / f"{name}.jsonl.gz"
         graded = grade(cassette, where, options.store)
@@ -165,10 +182,16 @@ def main(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("students", nargs="*", help="recordings to grade (default: all)")
     parser.add_argument("--gpu", action="store_true", help="grade all tiers")
     parser.add_argument("--table", action="store_true", help="grade nothing")
-    parser.add_argument("--store", type=Path, default=Path("runs") / "kernel-students", help="where runs are kept")
-    parser.add_argument("--results", type=Path, default=RECORDED / "results.json", help="what is kept of them")
+    parser.add_argument(
+        "--store", type=Path, default=Path("runs") / "kernel-students", help="where runs are kept"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RECORDED / "results.json", help="what is kept of them"
+    )
     main(parser.parse_args())

@@ -60,7 +60,10 @@ def ratio(said: str, rival: str) -> tuple[str, float, float]:
 
 
 def row(name: str, findings: dict[str, Finding]) -> str:
-    failed = next((f"{tier}: {finding.reason}" for tier, finding in findings.items() if not finding.passed), "")
+    failed = next(
+        (f"{tier}: {finding.reason}" for tier, finding in findings.items() if not finding.passed),
+        "",
+    )
     if failed or "faster" not in findings:
         return f"| {name} | {failed or findings[list(findings)[-1]].reason} |"
     said = findings["faster"].reason
@@ -76,7 +79,9 @@ async def main(options: Any) -> None:
         "| kernel | median | of a copy's bandwidth | beside eager | beside torch.compile |\n|---|---:|---:|---:|---:|"
     )
     graded: list[dict[str, Finding]] = []
-    names: list[str] = options.kernels or sorted(path.stem for path in (EVALS / "kernels").glob("*.cu"))
+    names: list[str] = options.kernels or sorted(
+        path.stem for path in (EVALS / "kernels").glob("*.cu")
+    )
     async with await SANDBOXES.load(options.sandbox)().open(Setup()) as sandbox:
         few = asyncio.Semaphore(os.cpu_count() or 1)
 
@@ -88,7 +93,9 @@ async def main(options: Any) -> None:
         for name in names:
             graded.append(await grade(name, options.tiers, sandbox))
             print(row(name, graded[-1]), flush=True)
-    passed = [findings for findings in graded if all(finding.passed for finding in findings.values())]
+    passed = [
+        findings for findings in graded if all(finding.passed for finding in findings.values())
+    ]
     print(f"\n{len(passed)} of {len(graded)} pass {', '.join(options.tiers)}", end="")
     if "faster" in options.tiers:
         said = [findings["faster"].reason for findings in passed]
@@ -103,7 +110,9 @@ async def main(options: Any) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kernels", nargs="*", help="all, unless named")
     parser.add_argument("--tiers", nargs="+", choices=TIERS, default=TIERS)
     parser.add_argument("--sandbox", default="bubblewrap")

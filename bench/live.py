@@ -38,7 +38,17 @@ WANTED_MS, WANTED_COST = 200, 0.05
 @asynccontextmanager
 async def viewing(work: Path, store: str = "runs") -> AsyncGenerator[str]:
     """`upskill view` as a process of its own; its address."""
-    command = [sys.executable, "-m", "upskill", "view", "--no-browser", "--port", "0", "--store", store]
+    command = [
+        sys.executable,
+        "-m",
+        "upskill",
+        "view",
+        "--no-browser",
+        "--port",
+        "0",
+        "--store",
+        store,
+    ]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -67,7 +77,9 @@ async def measure_answers(work: Path, run: str) -> None:
         }
         for name, path in asked.items():
             took = [await ask(session, address + path) for _ in range(20)]
-            print(f"| {name} | {took[0]:.0f} ms | {statistics.median(took[1:]):.0f} ms |", flush=True)
+            print(
+                f"| {name} | {took[0]:.0f} ms | {statistics.median(took[1:]):.0f} ms |", flush=True
+            )
         began, status = time.monotonic(), 202
         while status == 202:
             await asyncio.sleep(0.5)
@@ -75,7 +87,9 @@ async def measure_answers(work: Path, run: str) -> None:
                 status = answer.status
         print(f"\nThe summary was computed {time.monotonic() - began:.0f} s later;", end=" ")
         took = [await ask(session, f"{address}api/summary?run={run}") for _ in range(20)]
-        print(f"then it is answered in {statistics.median(took):.0f} ms (wanted: under {WANTED_MS} ms).")
+        print(
+            f"then it is answered in {statistics.median(took):.0f} ms (wanted: under {WANTED_MS} ms)."
+        )
 
 
 async def ask(session: aiohttp.ClientSession, url: str) -> float:
@@ -90,14 +104,19 @@ async def open_page(address: str) -> None:
     """What a page does of the run that it hears of."""
     again, tag = 0.0, ""
     forever = aiohttp.ClientTimeout(None)
-    async with aiohttp.ClientSession(timeout=forever) as session, session.get(f"{address}events") as events:
+    async with (
+        aiohttp.ClientSession(timeout=forever) as session,
+        session.get(f"{address}events") as events,
+    ):
         async for line in events.content:
             if not line.startswith(b"data: [{"):
                 continue
             run, now = json.loads(line.removeprefix(b"data: "))[-1]["id"], time.monotonic()
             if now < again:
                 continue
-            async with session.get(f"{address}api/summary?run={run}", headers={"If-None-Match": tag}) as answer:
+            async with session.get(
+                f"{address}api/summary?run={run}", headers={"If-None-Match": tag}
+            ) as answer:
                 tag = answer.headers["ETag"]
                 await answer.read()
             async with session.get(f"{address}api/trials?run={run}") as answer:
@@ -113,11 +132,24 @@ async def open_pages(address: str, pages: int) -> None:
 
 def carry_out(work: Path, trials: int, store: str) -> float:
     """Trials a second of a run in a process of its own."""
-    command = ["eval", "greeter", "-t", "suite.yaml", "-m", "scripted:student.yaml", "--quiet", "--set", "cache=false"]
+    command = [
+        "eval",
+        "greeter",
+        "-t",
+        "suite.yaml",
+        "-m",
+        "scripted:student.yaml",
+        "--quiet",
+        "--set",
+        "cache=false",
+    ]
     options = ["--repeats", str(trials // 600), "--store", store]
     began = time.monotonic()
     subprocess.run(
-        [sys.executable, "-m", "upskill", *command, *options], cwd=work, check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "upskill", *command, *options],
+        cwd=work,
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     return trials / (time.monotonic() - began)
 
@@ -127,7 +159,9 @@ async def watch_run(work: Path, trials: int, pages: int) -> float:
     with tempfile.TemporaryDirectory(dir=work) as store:
         open_store(store).close()
         async with viewing(work, store) as address:
-            reader = await asyncio.create_subprocess_exec(sys.executable, __file__, "--open", address, str(pages))
+            reader = await asyncio.create_subprocess_exec(
+                sys.executable, __file__, "--open", address, str(pages)
+            )
             try:
                 await asyncio.sleep(3)
                 return await asyncio.to_thread(carry_out, work, trials, store)
@@ -143,17 +177,24 @@ async def measure_pages(work: Path, trials: int, rounds: int) -> None:
             rates[pages].append(await watch_run(work, trials, pages))
             print(f"{pages} pages: {rates[pages][-1]:,.0f} trials/s", flush=True)
     alone, watched = statistics.median(rates[0]), statistics.median(rates[PAGES])
-    lost = sorted(1 - two / one for one, two in zip(rates[0], rates[PAGES], strict=True))  # a machine's pace may drift
+    lost = sorted(
+        1 - two / one for one, two in zip(rates[0], rates[PAGES], strict=True)
+    )  # a machine's pace may drift
     print(
         f"\n{trials:,} trials, {rounds} pairs of runs: {alone:,.0f} trials/s with no page open, {watched:,.0f} with",
         end=" ",
     )
-    print(f"{PAGES} (medians). In the middle one of the pairs {statistics.median(lost):.1%} are lost", end=" ")
+    print(
+        f"{PAGES} (medians). In the middle one of the pairs {statistics.median(lost):.1%} are lost",
+        end=" ",
+    )
     print(f"(from {lost[0]:.1%} to {lost[-1]:.1%}; wanted: under {WANTED_COST:.0%})")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=1_000_000)
     parser.add_argument("--run-trials", type=int, default=12_000, help="of the run that is watched")
     parser.add_argument("--rounds", type=int, default=7)

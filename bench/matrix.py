@@ -27,13 +27,25 @@ NOISE = 0.05
 @dataclass
 class Student:
     chance: random.Random
-    takes: dict[tuple[str, str], float]  # of a skill's requests, how many another takes; in whole requests
-    silences: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])  # nothing is opened
-    weak: dict[str, float] = field(default_factory=dict[str, float])  # how often it activates at all
+    takes: dict[
+        tuple[str, str], float
+    ]  # of a skill's requests, how many another takes; in whole requests
+    silences: dict[tuple[str, str], float] = field(
+        default_factory=dict[tuple[str, str], float]
+    )  # nothing is opened
+    weak: dict[str, float] = field(
+        default_factory=dict[str, float]
+    )  # how often it activates at all
     noise: float = NOISE
 
-    async def measure(self, skill: str, others: Names, queries: Sequence[str], seeds: range) -> list[Asked]:
-        return [Asked(query, seed, self._open(skill, others, query)) for query in queries for seed in seeds]
+    async def measure(
+        self, skill: str, others: Names, queries: Sequence[str], seeds: range
+    ) -> list[Asked]:
+        return [
+            Asked(query, seed, self._open(skill, others, query))
+            for query in queries
+            for seed in seeds
+        ]
 
     def _open(self, skill: str, others: Names, query: str) -> tuple[str, ...]:
         if self.chance.random() < self.noise:
@@ -54,7 +66,9 @@ def conflicts(chance: random.Random) -> tuple[dict[tuple[str, str], float], str]
     return {(owner, taker): 0.5, (one, two): 0.5, (two, one): 0.5}, weak
 
 
-async def search(seed: int, kind: str, *, all_weak: bool = False) -> tuple[set[tuple[str, str]], Shadowing]:
+async def search(
+    seed: int, kind: str, *, all_weak: bool = False
+) -> tuple[set[tuple[str, str]], Shadowing]:
     chance = random.Random(seed)
     planted, weak = conflicts(chance)
     takes, silences = (planted if kind == each else {} for each in ("takes", "silences"))
@@ -67,7 +81,9 @@ async def search(seed: int, kind: str, *, all_weak: bool = False) -> tuple[set[t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--weak", action="store_true")

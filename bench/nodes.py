@@ -30,7 +30,9 @@ def descendants(*pids: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            children.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+            children.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(
+                int(stat.parent.name)
+            )
     found = list(pids)
     for one in found:
         found += children.get(one, [])
@@ -54,7 +56,9 @@ class Cluster:
 
     def __init__(self, nodes: int, cpus: int = 1) -> None:
         self.cpus = cpus
-        self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # paths of sockets have to be short
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+        )  # paths of sockets have to be short
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -65,7 +69,9 @@ class Cluster:
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self.environment = os.environ | token | {"RAY_USAGE_STATS_ENABLED": "0"}
         port = self.address.partition(":")[2]
-        self.head = self._start("127.0.0.1", "--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
+        self.head = self._start(
+            "127.0.0.1", "--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"
+        )
         self.nodes: list[subprocess.Popen[bytes]] = []
         try:
             self._wait_for(1)
@@ -102,7 +108,9 @@ class Cluster:
         self.nodes = [node if node.poll() is None else self.add_node() for node in self.nodes]
 
     def close(self) -> None:
-        while left := [pid for pid in descendants(os.getpid()) if pid != os.getpid() and self._is_ours(pid)]:
+        while left := [
+            pid for pid in descendants(os.getpid()) if pid != os.getpid() and self._is_ours(pid)
+        ]:
             kill(left)
             time.sleep(0.1)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -111,13 +119,21 @@ class Cluster:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
     def _start(self, host: str, *given: str) -> subprocess.Popen[bytes]:
         script = Path(sys.executable).with_name("ray")
-        common = [f"--node-ip-address={host}", f"--object-store-memory={OBJECT_STORE}", "--block", "--log-style=record"]
+        common = [
+            f"--node-ip-address={host}",
+            f"--object-store-memory={OBJECT_STORE}",
+            "--block",
+            "--log-style=record",
+        ]
         folder = ["--temp-dir", str(self.folder)] if "--head" in given else []
         with (self.folder / "started.log").open("ab") as log:
             return subprocess.Popen(

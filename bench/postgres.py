@@ -40,7 +40,15 @@ def results(plan: Plan) -> Iterator[Result]:
     trace = Trace((Step("assistant", "ahoy, friend " * 30),), usage, "end", "tiny-2026", turns=1)
     for number, trial in enumerate(plan.trials()):
         judged = (CheckFinding("contains", number % 3 > 0, "looked for ahoy"),)
-        yield Result(trial, plan.key(trial), number % 3 > 0, trace=trace, findings=judged, usage=usage, seconds=1.0)
+        yield Result(
+            trial,
+            plan.key(trial),
+            number % 3 > 0,
+            trace=trace,
+            findings=judged,
+            usage=usage,
+            seconds=1.0,
+        )
 
 
 # The store, as a run uses it.
@@ -62,7 +70,9 @@ async def fill(store: Store, plan: Plan, trials: int, at_once: int) -> float:
 
 
 def compare_stores(url: str, plan: Plan, trials: int, rounds: int) -> None:
-    print("| trials at once | SQLite, trials/s | PostgreSQL, trials/s | ratio |\n|---:|---:|---:|---:|")
+    print(
+        "| trials at once | SQLite, trials/s | PostgreSQL, trials/s | ratio |\n|---:|---:|---:|---:|"
+    )
     for at_once in (1, 8, 64, 512):
         some = trials if at_once > 8 else max(200, trials // 20)
         rates: dict[str, list[float]] = {"sqlite": [], "postgresql": []}
@@ -72,7 +82,9 @@ def compare_stores(url: str, plan: Plan, trials: int, rounds: int) -> None:
             with open_store(fresh(url)) as store:
                 rates["postgresql"].append(asyncio.run(fill(store, plan, some, at_once)))
         sqlite, postgres = (statistics.median(each) for each in rates.values())
-        print(f"| {at_once} | {sqlite:,.0f} | {postgres:,.0f} | {postgres / sqlite:.2f} |", flush=True)
+        print(
+            f"| {at_once} | {sqlite:,.0f} | {postgres:,.0f} | {postgres / sqlite:.2f} |", flush=True
+        )
 
 
 def fresh(url: str) -> str:
@@ -82,8 +94,12 @@ def fresh(url: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", required=True, metavar="URL", help="of a database that may be filled")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--store", required=True, metavar="URL", help="of a database that may be filled"
+    )
     parser.add_argument("--trials", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()

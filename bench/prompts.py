@@ -34,12 +34,16 @@ def write_skill(answer: Path, folder: Path) -> Path:
     rules = [{"answer": answer.read_text(encoding="utf-8")}]
     (folder / "teacher.json").write_text(json.dumps(rules), encoding="utf-8")
     teacher = ("-m", "scripted:teacher.json", "--no-eval", "-t", "../suite.yaml")
-    upskill(folder, "generate", "work with corvane", "--from", str(MATERIAL / "corvane.md"), *teacher)
+    upskill(
+        folder, "generate", "work with corvane", "--from", str(MATERIAL / "corvane.md"), *teacher
+    )
     return next((folder / "skills").iterdir())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-m", "--model", default="local:qwen2.5-coder-1.5b", help="the student")
     parser.add_argument("--store", help="where its trials are kept; without it, nowhere")
     options = parser.parse_args()
@@ -47,8 +51,12 @@ def main() -> None:
         folder = Path(temporary)
         suite = json.loads((MATERIAL / "write_suite.json").read_text(encoding="utf-8"))
         cases = [as_suite_case(case, None) for case in suite["cases"]]
-        (folder / "suite.yaml").write_text(yaml.safe_dump({"cases": cases}, sort_keys=False), encoding="utf-8")
-        before, now = (write_skill(ANSWERS / f"{name}.json", folder / name) for name in ("before", "now"))
+        (folder / "suite.yaml").write_text(
+            yaml.safe_dump({"cases": cases}, sort_keys=False), encoding="utf-8"
+        )
+        before, now = (
+            write_skill(ANSWERS / f"{name}.json", folder / name) for name in ("before", "now")
+        )
         store = str(Path(options.store).resolve()) if options.store else "runs"
         arms = (str(now), "--against", str(before))
         upskill(folder, "eval", *arms, "-t", "suite.yaml", "-m", options.model, "--store", store)

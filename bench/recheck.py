@@ -51,7 +51,10 @@ class Student:
         self.calls += 1
         number = int(request.messages[-1].text.split()[1])
         _, without, with_it = LIBRARY[number]
-        has_skill = request.messages[0].role == "system" and "The manual of drawer" in request.messages[0].text
+        has_skill = (
+            request.messages[0].role == "system"
+            and "The manual of drawer" in request.messages[0].text
+        )
         passes = self.random.random() < (with_it if has_skill else without)
         usage = Usage(400 if has_skill else 50, 10, cost_usd=0.0)
         return Reply(f"{'yes' if passes else 'no'} {self.random.random()}", usage=usage)
@@ -64,7 +67,9 @@ def plan_of(number: int) -> tuple[Skill, Plan]:
     skill = Skill.new(f"drawer-{number}", "Drawers.", f"The manual of drawer {number}.")
     prompts = [f"Drawer {number} case {case}" for case in range(CASES)]
     suite = Suite.parse([{"prompt": prompt, "checks": [{"contains": "yes"}]} for prompt in prompts])
-    return skill, make_plan(skill, suite, [STUDENT], PlanOptions(runs=ROUNDS, temperature=0.7, keys={}))
+    return skill, make_plan(
+        skill, suite, [STUDENT], PlanOptions(runs=ROUNDS, temperature=0.7, keys={})
+    )
 
 
 async def recheck(seed: int, ceiling: int | None) -> tuple[list[str], int]:
@@ -75,7 +80,9 @@ async def recheck(seed: int, ceiling: int | None) -> tuple[list[str], int]:
         models.stand_in(STUDENT, MeteredModel(student, Ledger(Ceilings(calls=ceiling)), "student"))
 
         async def measure(plan: Plan, options: RunOptions) -> Evaluation:
-            return await evaluate(plan, store=store, models=models, options=replace(options, partial=True))
+            return await evaluate(
+                plan, store=store, models=models, options=replace(options, partial=True)
+            )
 
         library = [Rechecked(*plan_of(number)) for number in range(len(LIBRARY))]
         async with models:
@@ -91,19 +98,28 @@ def main() -> None:
     fixed = 2 * CASES * ROUNDS * len(LIBRARY)
     seen: Counter[tuple[str, str]] = Counter()
     calls = 0
-    for seed in range(100, 100 + arguments.libraries):  # not those on which the constants of the recheck were chosen
+    for seed in range(
+        100, 100 + arguments.libraries
+    ):  # not those on which the constants of the recheck were chosen
         statuses, spent = asyncio.run(recheck(seed, arguments.ceiling))
         calls += spent
         truths = [truth for truth, *_ in LIBRARY]
         seen.update(zip(truths, statuses, strict=True))
-        wrong = sum(status not in (truth, "undecided") for truth, status in zip(truths, statuses, strict=True))
-        print(f"library {seed}: {dict(Counter(statuses))}, {wrong} false, {spent:,} calls", flush=True)
+        wrong = sum(
+            status not in (truth, "undecided")
+            for truth, status in zip(truths, statuses, strict=True)
+        )
+        print(
+            f"library {seed}: {dict(Counter(statuses))}, {wrong} false, {spent:,} calls", flush=True
+        )
     columns = ("keep", "retire", "repair", "undecided")
     print(f"\n{'truth':12}" + "".join(f"{status:>11}" for status in columns))
     for truth in columns:
         print(f"{truth:12}" + "".join(f"{seen[truth, status]:>11}" for status in columns))
     made = sum(count for (_, status), count in seen.items() if status != "undecided")
-    false = sum(count for (truth, status), count in seen.items() if status not in (truth, "undecided"))
+    false = sum(
+        count for (truth, status), count in seen.items() if status not in (truth, "undecided")
+    )
     print(f"\nfalse: {false} of {made} decisions ({false / made:.1%}); ", end="")
     print(f"{calls / arguments.libraries / fixed:.0%} of the {fixed:,} calls of the fixed design")
 

@@ -31,18 +31,24 @@ QUESTIONS = ("opening", "filtering", "searching", "a case")
 def main(trials: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        plan = plan_of_models(["one", "two", "three", "four", "five"], max(1, trials // 50), folder=place, runs=RUNS)
+        plan = plan_of_models(
+            ["one", "two", "three", "four", "five"], max(1, trials // 50), folder=place, runs=RUNS
+        )
 
         def answered(trial: Trial) -> Result:
             drawn = random.Random(repr(trial))
             words = " ".join(drawn.choices(WORDS, k=60))
-            return result_of(plan, trial, words, passed=trial.arm == "skill" or drawn.random() < 0.3)
+            return result_of(
+                plan, trial, words, passed=trial.arm == "skill" or drawn.random() < 0.3
+            )
 
         name = store_run(place / "runs", plan, answered)
         begun = time.perf_counter()
         with open_store(place / "runs") as store:
             run = store.run(name)
-            page = render(evaluation_of(store, run), ReportContext(results=lambda: store.results(run)))
+            page = render(
+                evaluation_of(store, run), ReportContext(results=lambda: store.results(run))
+            )
         took = time.perf_counter() - begun
         file = place / "report.html"
         file.write_text(page, encoding="utf-8")

@@ -19,7 +19,9 @@ from collections.abc import Awaitable, Callable
 from upskill.sandboxes import Setup, choose_sandbox
 
 
-def median(values: list[float]) -> float:  # `import statistics` would find the benchmark of that name beside this one
+def median(
+    values: list[float],
+) -> float:  # `import statistics` would find the benchmark of that name beside this one
     return sorted(values)[len(values) // 2]
 
 
@@ -40,7 +42,9 @@ async def compare(name: str | None, repeat: int) -> None:
     kind = chosen.backend
 
     async def bare() -> None:
-        process = subprocess.Popen(["/bin/true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={})
+        process = subprocess.Popen(
+            ["/bin/true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={}
+        )
         process.wait()
 
     async def opened() -> None:
@@ -55,7 +59,13 @@ async def compare(name: str | None, repeat: int) -> None:
         started_times.append(1000 * (time.perf_counter() - began))
         await sandbox.stop()
 
-    times: dict[str, list[float]] = {"bare": [], "bare shell": [], "opened": [], "further": [], "shell": []}
+    times: dict[str, list[float]] = {
+        "bare": [],
+        "bare shell": [],
+        "opened": [],
+        "further": [],
+        "shell": [],
+    }
     started_times: list[float] = []
     for work in (bare, opened, started):
         await work()
@@ -69,7 +79,9 @@ async def compare(name: str | None, repeat: int) -> None:
             assert (await sandbox.run("true")).code == 0
 
         async def bare_shell() -> None:
-            process = subprocess.Popen(["/bin/bash", "-c", "true"], stdin=subprocess.DEVNULL, env={})
+            process = subprocess.Popen(
+                ["/bin/bash", "-c", "true"], stdin=subprocess.DEVNULL, env={}
+            )
             process.wait()
 
         await further()
@@ -86,7 +98,9 @@ async def compare(name: str | None, repeat: int) -> None:
     each = 1000 * (cpu() - before) / repeat
     plain, plain_shell = median(times["bare"]), median(times["bare shell"])
     who = "root" if os.geteuid() == 0 else "an ordinary user"
-    print(f"{chosen.version}, as {who}, {repeat} times each, medians in ms; load {os.getloadavg()[0]:.1f}\n")
+    print(
+        f"{chosen.version}, as {who}, {repeat} times each, medians in ms; load {os.getloadavg()[0]:.1f}\n"
+    )
     print("| what | bare | in the sandbox | extra |")
     print("|---|---|---|---|")
     for what, other, sandboxed in (
@@ -100,7 +114,9 @@ async def compare(name: str | None, repeat: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kind")
     parser.add_argument("--repeat", type=int, default=100)
     options = parser.parse_args()

@@ -40,7 +40,12 @@ from server import WORD
 from upskill import Skill, open_store
 
 CASES = 500
-SETTINGS = ("shared_buffers=512MB", "max_wal_size=8GB", "checkpoint_timeout=30min", "wal_compression=on")
+SETTINGS = (
+    "shared_buffers=512MB",
+    "max_wal_size=8GB",
+    "checkpoint_timeout=30min",
+    "wal_compression=on",
+)
 SAMPLED_EVERY = 2.0  # seconds
 TOLD_EVERY = 15.0
 LEFT_TO_RESUME = 1000  # trials
@@ -64,7 +69,9 @@ class Figures:
     workers_killed: int = 0
     nodes_killed: int = 0
     database_mb: float = 0.0
-    samples: list[tuple[float, float, float, float]] = field(default_factory=list[tuple[float, float, float, float]])
+    samples: list[tuple[float, float, float, float]] = field(
+        default_factory=list[tuple[float, float, float, float]]
+    )
     commands: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
 
     def tenths(self, place: int) -> list[float | None]:
@@ -81,10 +88,21 @@ class Figures:
         return round(last / second, 3) if second and last else None
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("store", "trials", "nodes", "concurrency", "finished", "asked", "scored", "errored")
+        names = (
+            "store",
+            "trials",
+            "nodes",
+            "concurrency",
+            "finished",
+            "asked",
+            "scored",
+            "errored",
+        )
         return {name: getattr(self, name) for name in names} | {
             "seconds": round(self.seconds, 1),
-            "trials_per_second": round(min(self.asked, self.trials) / self.seconds, 1) if self.seconds else None,
+            "trials_per_second": round(min(self.asked, self.trials) / self.seconds, 1)
+            if self.seconds
+            else None,
             "lost": self.trials - self.scored if self.finished else None,
             "repeated": max(0, self.asked - self.scored) if self.scored else None,
             "workers_killed": self.workers_killed,
@@ -102,13 +120,18 @@ class Figures:
 def prepare(work: Path, trials: int) -> int:
     """A skill with its tests; returns how often each case has to be run."""
     folder = work / "naming-fruit"
-    Skill.new("naming-fruit", "Names a fruit that a question leaves out.", ADVICE).save(folder, overwrite=True)
+    Skill.new("naming-fruit", "Names a fruit that a question leaves out.", ADVICE).save(
+        folder, overwrite=True
+    )
     cases = min(CASES, trials // 2)
     drawn = random.Random(0)
-    words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=7)) for _ in range(5000)]  # no two cases are alike
+    words = [
+        "".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=7)) for _ in range(5000)
+    ]  # no two cases are alike
     suite = {
         "cases": [
-            {"id": f"case-{n:03d}", "prompt": f"Name it: {' '.join(drawn.choices(words, k=12))}."} for n in range(cases)
+            {"id": f"case-{n:03d}", "prompt": f"Name it: {' '.join(drawn.choices(words, k=12))}."}
+            for n in range(cases)
         ],
         "checks": [{"contains": WORD}],
     }
@@ -122,8 +145,17 @@ class Answers:
 
     def __init__(self, folder: Path, latency: float) -> None:
         self.file = folder / "asked"
-        command = [sys.executable, Path(__file__).with_name("server.py"), "--count", self.file, "--latency", latency]
-        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, start_new_session=True)
+        command = [
+            sys.executable,
+            Path(__file__).with_name("server.py"),
+            "--count",
+            self.file,
+            "--latency",
+            latency,
+        ]
+        self.process = subprocess.Popen(
+            list(map(str, command)), stdout=subprocess.PIPE, start_new_session=True
+        )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().decode().strip()
 
@@ -140,7 +172,11 @@ def memory_of(pid: int) -> float:
     """Resident, in MB."""
     with suppress(OSError, StopIteration, ValueError):
         status = Path(f"/proc/{pid}/status").read_text()
-        return round(int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1000, 1)
+        return round(
+            int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+            / 1000,
+            1,
+        )
     return 0.0
 
 
@@ -166,19 +202,34 @@ class Bench:
                 "--store",
                 self.place,
             ),
-            *("--concurrency", str(self.given.concurrency), *(["--set", "cache=false"] if self.given.no_cache else [])),
+            *(
+                "--concurrency",
+                str(self.given.concurrency),
+                *(["--set", "cache=false"] if self.given.no_cache else []),
+            ),
         ]
 
-    def start(self, command: list[str], out: IO[bytes], log: IO[bytes] | int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, cwd=self.work, stdout=out, stderr=log, env=self.cluster.environment)
+    def start(
+        self, command: list[str], out: IO[bytes], log: IO[bytes] | int
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command, cwd=self.work, stdout=out, stderr=log, env=self.cluster.environment
+        )
 
     def run(self, runs: int) -> None:
         figures, drawn = self.figures, random.Random(self.given.seed)
         kinds = ["worker"] * self.given.kills + ["node"] * self.given.node_kills
         kills = sorted((drawn.uniform(0.02, 0.98) * figures.trials, kind) for kind in kinds)
-        with (self.work / "eval.json").open("wb") as out, (self.work / "eval.log").open("wb") as log:
+        with (
+            (self.work / "eval.json").open("wb") as out,
+            (self.work / "eval.log").open("wb") as log,
+        ):
             driver = subprocess.Popen(
-                self.command(runs), cwd=self.work, stdout=out, stderr=log, env=self.cluster.environment
+                self.command(runs),
+                cwd=self.work,
+                stdout=out,
+                stderr=log,
+                env=self.cluster.environment,
             )
         began = sampled = told = 0.0
         try:
@@ -207,7 +258,11 @@ class Bench:
         figures.asked = self.answers.asked
         with open_store(self.place) as store:
             run = store.run("last")
-        figures.scored, figures.errored, figures.finished = run.passed + run.failed, run.errored, True
+        figures.scored, figures.errored, figures.finished = (
+            run.passed + run.failed,
+            run.errored,
+            True,
+        )
 
     def kill(self, kind: str, drawn: random.Random) -> None:
         if kind == "node":
@@ -219,7 +274,9 @@ class Bench:
     def sample(self, driver: int) -> None:
         workers = [memory_of(pid) for pid in self.cluster.workers()]
         share = self.figures.asked / self.figures.trials
-        self.figures.samples.append((share, memory_of(driver), max(workers, default=0.0), sum(workers)))
+        self.figures.samples.append(
+            (share, memory_of(driver), max(workers, default=0.0), sum(workers))
+        )
 
     def tell(self) -> None:
         figures = self.figures
@@ -238,7 +295,9 @@ class Bench:
         self.measure("runs", "runs", *store)
         self.measure("show", "show", "last", *store)
         self.measure("report", "report", "last", "-o", "report.html", *store)
-        self.figures.commands["report"]["file_mb"] = round((self.work / "report.html").stat().st_size / 1e6, 1)
+        self.figures.commands["report"]["file_mb"] = round(
+            (self.work / "report.html").stat().st_size / 1e6, 1
+        )
         self.measure("eval again, nothing left", *self.command(runs)[len(UPSKILL) :])
         left = min(LEFT_TO_RESUME, self.figures.trials // 10)
         forget(self.place, left)
@@ -259,14 +318,21 @@ class Bench:
         command.returncode = os.waitstatus_to_exitcode(status)
         if command.returncode:
             raise SystemExit(f"{name}: {said.decode()[-3000:]}")
-        found = {"seconds": round(time.monotonic() - began, 1), "peak_mb": round(used.ru_maxrss / 1000, 1)}
-        self.figures.commands[name] = found | ({"until_it_goes_on": round(until, 1)} if until is not None else {})
+        found = {
+            "seconds": round(time.monotonic() - began, 1),
+            "peak_mb": round(used.ru_maxrss / 1000, 1),
+        }
+        self.figures.commands[name] = found | (
+            {"until_it_goes_on": round(until, 1)} if until is not None else {}
+        )
         print(f"{name}: {self.figures.commands[name]}", file=sys.stderr, flush=True)
 
 
 def forget(place: str, trials: int) -> None:
     """Take some results out of the store, as if they had never been run; keys are hashes, so these are any."""
-    query = f"DELETE FROM results WHERE key IN (SELECT key FROM results ORDER BY key LIMIT {trials})"
+    query = (
+        f"DELETE FROM results WHERE key IN (SELECT key FROM results ORDER BY key LIMIT {trials})"
+    )
     if "://" not in place:
         with closing(sqlite3.connect(Path(place) / "upskill.db")) as db, db:
             db.execute(query)
@@ -291,7 +357,9 @@ def size_of(place: str) -> float:
     if "://" not in place:
         return sum(file.stat().st_size for file in Path(place).rglob("*") if file.is_file()) / 1e6
     with postgres(place) as db:
-        tables = "FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+        tables = (
+            "FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+        )
         sizes = f"SELECT sum(pg_total_relation_size(oid)) {tables}"
         return float(db.execute(sizes).fetchone()[0]) / 1e6
 
@@ -320,19 +388,31 @@ def end(*_: object) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=1_000_000, help="on PostgreSQL; 0: none")
-    parser.add_argument("--sqlite", type=int, default=100_000, metavar="TRIALS", help="on SQLite; 0: none")
+    parser.add_argument(
+        "--sqlite", type=int, default=100_000, metavar="TRIALS", help="on SQLite; 0: none"
+    )
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--cpus", type=int, default=1, help="of each node")
-    parser.add_argument("--kills", type=int, default=20, help="workers that are killed, in each run")
+    parser.add_argument(
+        "--kills", type=int, default=20, help="workers that are killed, in each run"
+    )
     parser.add_argument("--node-kills", type=int, default=2)
-    parser.add_argument("--concurrency", type=int, default=192, help="calls in flight, over all workers")
+    parser.add_argument(
+        "--concurrency", type=int, default=192, help="calls in flight, over all workers"
+    )
     parser.add_argument("--latency", type=float, default=0.05, help="seconds that the server takes")
     parser.add_argument("--set", "cache=false", action="store_true", help="keep no replies")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments at which something is killed")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the moments at which something is killed"
+    )
     parser.add_argument("--work", type=Path, help="where temporary folders are made")
-    parser.add_argument("--json", type=Path, default=Path("scale.json"), metavar="FILE", help="the figures")
+    parser.add_argument(
+        "--json", type=Path, default=Path("scale.json"), metavar="FILE", help="the figures"
+    )
     given = parser.parse_args()
     found: list[Figures] = []
     signal.signal(signal.SIGTERM, end)
@@ -353,8 +433,12 @@ def main() -> None:
         raise SystemExit("interrupted: these are the figures so far") from None
     finally:
         machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-        told = json.dumps({"machine": machine, "runs": [figures.to_dict() for figures in found]}, indent=2)
-        told = re.sub(r"\[([^][{]*)\]", lambda row: f"[{' '.join(row[1].split())}]", told)  # lists of numbers in a line
+        told = json.dumps(
+            {"machine": machine, "runs": [figures.to_dict() for figures in found]}, indent=2
+        )
+        told = re.sub(
+            r"\[([^][{]*)\]", lambda row: f"[{' '.join(row[1].split())}]", told
+        )  # lists of numbers in a line
         given.json.write_text(f"{told}\n", encoding="utf-8")
         print(told)
 

@@ -51,7 +51,9 @@ class World:
         needs = {f"case-{name}": [name] for name in tested}
         for case in chance.sample([*needs], 3):
             needs[case] = [*needs[case], chance.choice(tested)]
-        lines = "\n".join(f"- The code of drawer {name} is `{code}`." for name, code in codes.items())
+        lines = "\n".join(
+            f"- The code of drawer {name} is `{code}`." for name, code in codes.items()
+        )
         skill = Skill.new("drawers", "Codes of drawers.", f"# Drawers\n\n{lines}\n")
         cases = [
             {
@@ -63,18 +65,30 @@ class World:
         ]
         known = set(chance.sample(tested, 2))
         return cls(
-            skill, Suite.parse({"cases": cases}), needs, codes, known, untested, chance.uniform(0.05, 0.1), chance
+            skill,
+            Suite.parse({"cases": cases}),
+            needs,
+            codes,
+            known,
+            untested,
+            chance.uniform(0.05, 0.1),
+            chance,
         )
 
     def answer(self, skill: Skill, case: str, seed: int) -> Outcome:
         said = dict(FACT.findall(skill.body))
-        facts = {name: said.get(name, self.codes[name] if name in self.known else "") for name in self.needs[case]}
+        facts = {
+            name: said.get(name, self.codes[name] if name in self.known else "")
+            for name in self.needs[case]
+        }
         knows = all(fact == self.codes[name] for name, fact in facts.items())
         passed = knows != (self.chance.random() < self.noise)
         return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
 
     async def score(self) -> Score:
-        plan = make_plan(self.skill, self.suite, ["scripted:none"], PlanOptions(baseline=False, runs=2))
+        plan = make_plan(
+            self.skill, self.suite, ["scripted:none"], PlanOptions(baseline=False, runs=2)
+        )
         scoring = Scoring(plan, Engine(open_store(None), Models(), _run_nothing))
 
         async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
@@ -90,7 +104,9 @@ async def _run_nothing(plan: Plan, options: RunOptions) -> Evaluation:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--suites", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first suite")
     arguments = parser.parse_args()
@@ -112,7 +128,9 @@ def main() -> None:
     for name, count in counts.items():
         print(f"{name}: {count} of {suites}")
     one_by_one = RULES * (RULES - 2.5) * 8
-    print(f"{trials / suites:,.0f} trials a suite, {trials / suites / one_by_one:.0%} of one rule after the other")
+    print(
+        f"{trials / suites:,.0f} trials a suite, {trials / suites / one_by_one:.0%} of one rule after the other"
+    )
 
 
 if __name__ == "__main__":

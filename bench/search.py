@@ -33,7 +33,14 @@ from upskill import AuthoringEvents, Outcome, RefineOptions, Skill, Suite
 from upskill.authoring.search import comparison
 from upskill.authoring.search.comparison import Attempt, compare
 from upskill.authoring.search.refine import CONFIRMING_SEED, Refinement, Search
-from upskill.authoring.search.refiners import Edit, Failure, Proposal, Refiner, TriedEdits, apply_all
+from upskill.authoring.search.refiners import (
+    Edit,
+    Failure,
+    Proposal,
+    Refiner,
+    TriedEdits,
+    apply_all,
+)
 from upskill.authoring.search.refiners.gepa import Gepa
 from upskill.checks import read_checks
 from upskill.runs.planning.plan import BOTH_ARMS, Plan
@@ -52,7 +59,9 @@ TRAIN, TASKS, FACTS = 20, 240, 12
 
 Lines = tuple[str, ...]
 Rate = Callable[[Lines, int], float]  # by the lines of a skill and the number of a task
-Propose = Callable[[random.Random, Lines, Sequence[int], Lines], Sequence[str]]  # from tasks that fail, and lines tried
+Propose = Callable[
+    [random.Random, Lines, Sequence[int], Lines], Sequence[str]
+]  # from tasks that fail, and lines tried
 
 
 # ---------------------------------------------------------------------------------------------------- one search
@@ -125,7 +134,9 @@ class Student:
     """Draws trials, each of them once."""
 
     world: World
-    passed: dict[tuple[Lines, str, int], bool] = field(default_factory=dict[tuple[Lines, str, int], bool])
+    passed: dict[tuple[Lines, str, int], bool] = field(
+        default_factory=dict[tuple[Lines, str, int], bool]
+    )
     teacher_calls: int = 0
 
     @property
@@ -143,9 +154,21 @@ class Student:
                 for number in range(plan.runs):
                     key = skill.lines, case.id, plan.seed + number
                     if key not in self.passed:
-                        self.passed[key] = random.Random(f"{self.world.seed} {key}").random() < chance
+                        self.passed[key] = (
+                            random.Random(f"{self.world.seed} {key}").random() < chance
+                        )
                     rows.append(
-                        Outcome("student", case.id, arm, number, self.passed[key], 0, 0, 0.0, answer=number + 1)
+                        Outcome(
+                            "student",
+                            case.id,
+                            arm,
+                            number,
+                            self.passed[key],
+                            0,
+                            0,
+                            0.0,
+                            answer=number + 1,
+                        )
                     )
         return rows
 
@@ -181,7 +204,10 @@ class SimGepa(Gepa):
     async def reflect(self, prompt: str) -> str:
         _, body, _, examples, *_ = prompt.split("```")
         lines = tuple(body.strip().splitlines())
-        failing = [int(number) for number in re.findall(r"task (\d+)\s(?:(?!task).)*?wrong", examples, re.DOTALL)]
+        failing = [
+            int(number)
+            for number in re.findall(r"task (\d+)\s(?:(?!task).)*?wrong", examples, re.DOTALL)
+        ]
         return "```\n" + "\n".join((*lines, *self.teacher.ask(lines, failing))) + "\n```"
 
 
@@ -205,14 +231,22 @@ class SimSearch(Search):
         """Nothing is stored."""
 
     def reason_to_stop(self) -> str:
-        is_spent = self.budget and self.student.calls + TEACHER_CALL + len(self.targets) > self.budget
+        is_spent = (
+            self.budget and self.student.calls + TEACHER_CALL + len(self.targets) > self.budget
+        )
         return "the calls are spent" if is_spent else super().reason_to_stop()
 
 
 def suite_of(world: World) -> Suite:
     checks = tuple(read_checks({"contains": "x"}, "simulated"))
     cases = [
-        Case(str(task), f"task {task}", checks, evidence=(str(task % FACTS),), held_out=task in world.held_out)
+        Case(
+            str(task),
+            f"task {task}",
+            checks,
+            evidence=(str(task % FACTS),),
+            held_out=task in world.held_out,
+        )
         for task in (*world.train, *world.held_out)
     ]
     return Suite(tuple(cases), "simulated")
@@ -250,16 +284,26 @@ class SearchBefore(SimSearch):
         assert self.best.evaluation is not None
         assert self.options.refiner is not None
         failures = self.failures(self.best.evaluation)
-        proposal = await self.options.refiner.propose(self.best.skill, failures, tuple(self.tried), number)
+        proposal = await self.options.refiner.propose(
+            self.best.skill, failures, tuple(self.tried), number
+        )
         assert proposal is not None
-        attempt = Attempt(len(self.attempts) + 1, proposal.skill, None, "not tried", "", None, proposal)
+        attempt = Attempt(
+            len(self.attempts) + 1, proposal.skill, None, "not tried", "", None, proposal
+        )
         evaluation = await self._run(attempt, self.targets)
         change = compare(self.best.evaluation.outcomes, evaluation.outcomes)
         attempt.decision = change.screened
         self._remember(attempt, change)
-        if (change.fixed or change.broken) and change.gain <= 0 and change.p_worse > comparison.HOPELESS:
+        if (
+            (change.fixed or change.broken)
+            and change.gain <= 0
+            and change.p_worse > comparison.HOPELESS
+        ):
             rounds = math.ceil(24 / len(self.targets))
-            duel = await self._duel(proposal.skill, self.best.skill, self.targets, 1_000 * number, rounds)
+            duel = await self._duel(
+                proposal.skill, self.best.skill, self.targets, 1_000 * number, rounds
+            )
             if change.gain + compare(duel.outcomes, duel.outcomes, arm="baseline").gain > 0:
                 attempt.decision = "kept provisionally"
         return self.keep(attempt)
@@ -278,11 +322,17 @@ def facts_world(teacher: Callable[[random.Random, list[int]], Sequence[str]], se
     def rate(lines: Lines, task: int) -> float:
         parts = [line.split() for line in lines]  # kind, fact, its own number, share that it harms
         knows = any(part[1] == str(task % FACTS) for part in parts if part[0] == "fact")
-        harms = sum(unit(seed, part[2], task).random() < float(part[3]) for part in parts if len(part) > 3)
+        harms = sum(
+            unit(seed, part[2], task).random() < float(part[3]) for part in parts if len(part) > 3
+        )
         return (high[task] if knows else low[task]) * 0.2**harms
 
-    def propose(rng: random.Random, lines: Lines, failing: Sequence[int], tried: Lines) -> Sequence[str]:
-        known, before = ({line.split()[1] for line in some if line.startswith("fact")} for some in (lines, tried))
+    def propose(
+        rng: random.Random, lines: Lines, failing: Sequence[int], tried: Lines
+    ) -> Sequence[str]:
+        known, before = (
+            {line.split()[1] for line in some if line.startswith("fact")} for some in (lines, tried)
+        )
         lacking = sorted({task % FACTS for task in failing if str(task % FACTS) not in known})
         rng.shuffle(lacking)
         return teacher(rng, sorted(lacking, key=lambda fact: str(fact) in before))
@@ -318,10 +368,15 @@ def small_gains_world(seed: str) -> World:
     base = [rng.betavariate(2, 3) for _ in range(TASKS)]
 
     def rate(lines: Lines, task: int) -> float:
-        effects = (unit(seed, line).gauss(0.25, 0.35) + unit(seed, line, task).gauss(0, 0.5) for line in lines[1:])
+        effects = (
+            unit(seed, line).gauss(0.25, 0.35) + unit(seed, line, task).gauss(0, 0.5)
+            for line in lines[1:]
+        )
         return 1 / (1 + math.exp(-math.log(base[task] / (1 - base[task])) - sum(effects)))
 
-    def propose(rng: random.Random, lines: Lines, failing: Sequence[int], tried: Lines) -> Sequence[str]:
+    def propose(
+        rng: random.Random, lines: Lines, failing: Sequence[int], tried: Lines
+    ) -> Sequence[str]:
         return [f"line {rng.random()}"]
 
     return World(seed, ("first",), rng.sample(range(TASKS), TRAIN), rate, propose)
@@ -346,7 +401,9 @@ class EqualCalls:
 def equal_calls(sims: int) -> dict[str, EqualCalls]:
     found: dict[str, EqualCalls] = {}
     searches: dict[str, Callable[[Student], Any]] = {
-        "before": lambda student: search(student, kind=SearchBefore, attempts=BUDGET, budget=BUDGET),
+        "before": lambda student: search(
+            student, kind=SearchBefore, attempts=BUDGET, budget=BUDGET
+        ),
         "now": lambda student: search(student, attempts=BUDGET, budget=BUDGET),
     }
     if find_spec("gepa"):
@@ -354,14 +411,23 @@ def equal_calls(sims: int) -> dict[str, EqualCalls]:
     for name, make in TEACHERS.items():
         row = EqualCalls(0.0, {}, {})
         for kind, run in searches.items():
-            students = [Student(make(f"equal calls {SEED} {name} {number}")) for number in range(sims)]
+            students = [
+                Student(make(f"equal calls {SEED} {name} {number}")) for number in range(sims)
+            ]
             row.found[kind] = [
-                mean(student.world.rate(SimSkill(result.skill.body).lines, task) for task in range(TASKS))
+                mean(
+                    student.world.rate(SimSkill(result.skill.body).lines, task)
+                    for task in range(TASKS)
+                )
                 for student in students
                 for result in [asyncio.run(run(student))]
             ]
             row.calls[kind] = mean(student.calls for student in students)
-            row.first = mean(student.world.rate(student.world.first, t) for student in students for t in range(TASKS))
+            row.first = mean(
+                student.world.rate(student.world.first, t)
+                for student in students
+                for t in range(TASKS)
+            )
         found[name] = row
     return found
 
@@ -369,7 +435,9 @@ def equal_calls(sims: int) -> dict[str, EqualCalls]:
 # ---------------------------------------------------------------------------------------------------- three attempts
 
 
-Rates = Callable[[np.random.Generator, int, int], list[Floats]]  # of the cases, before an edit and after it
+Rates = Callable[
+    [np.random.Generator, int, int], list[Floats]
+]  # of the cases, before an edit and after it
 
 
 def noisy(rate: float, gain: float) -> Rates:
@@ -405,7 +473,10 @@ def give_and_take(rate: float, share: float) -> Rates:
         number = rng.permuted(np.tile(np.arange(cases), (sims, 1)), axis=1)
         step = min(1.0 - rate, rate * (cases - better) / better)
         before = np.full((sims, cases), rate)
-        return [before, np.where(number < better, before + step, before - step * better / (cases - better))]
+        return [
+            before,
+            np.where(number < better, before + step, before - step * better / (cases - better)),
+        ]
 
     return draw
 
@@ -424,7 +495,9 @@ def world_of(rate: Callable[[Lines], Floats], cases: int, seed: str) -> World:
             known[lines] = np.clip(rate(lines), 0.0, 1.0)
         return float(known[lines][task])
 
-    def propose(_rng: random.Random, _lines: Lines, _failing: Sequence[int], _tried: Lines) -> Sequence[str]:
+    def propose(
+        _rng: random.Random, _lines: Lines, _failing: Sequence[int], _tried: Lines
+    ) -> Sequence[str]:
         return [str(next(numbers))]
 
     return World(seed, ("0",), range(cases), rate_of, propose)
@@ -440,13 +513,17 @@ def small_steps(rates: Rates, rng: np.random.Generator, cases: int) -> Callable[
     """Each of three edits does a third of it."""
     before, after = (row[0] for row in rates(rng, 1, cases))
     edit = [str(number % ATTEMPTS + 1) for number in rng.permutation(cases)]
-    return lambda lines: np.array([(after if edit[case] in lines else before)[case] for case in range(cases)])
+    return lambda lines: np.array(
+        [(after if edit[case] in lines else before)[case] for case in range(cases)]
+    )
 
 
 def no_better(rates: Rates, rng: np.random.Generator, cases: int) -> Callable[[Lines], Floats]:
     steps = [rates(rng, 1, cases) for _ in range(ATTEMPTS)]
     change = [np.zeros(cases), *(after[0] - before[0] for before, after in steps)]
-    return lambda lines: steps[0][0][0] + sum((change[int(line)] for line in lines), np.zeros(cases))
+    return lambda lines: (
+        steps[0][0][0] + sum((change[int(line)] for line in lines), np.zeros(cases))
+    )
 
 
 def shuffle(rate: float, share: float, seed: str, cases: int) -> Callable[[Lines], Floats]:
@@ -517,7 +594,12 @@ def gains(sims: int, sizes: Sequence[int] = CASES) -> dict[str, dict[int, tuple[
         for cases in sizes:
             rng = np.random.default_rng((SEED, number, cases))
             one, small = (
-                search_all([world_of(kind(rates, rng, cases), cases, f"{name} {sim}") for sim in range(sims)])
+                search_all(
+                    [
+                        world_of(kind(rates, rng, cases), cases, f"{name} {sim}")
+                        for sim in range(sims)
+                    ]
+                )
                 for kind in (one_good_edit, small_steps)
             )
             found.setdefault(name, {})[cases] = one, small
@@ -529,7 +611,10 @@ def nulls(sims: int, sizes: Sequence[int] = CASES) -> dict[str, dict[int, Found]
     for cases in sizes:
         for number, (name, rates) in enumerate(NULLS):
             rng = np.random.default_rng((SEED, 100 + number, cases))
-            worlds = [world_of(no_better(rates, rng, cases), cases, f"{name} {sim}") for sim in range(sims)]
+            worlds = [
+                world_of(no_better(rates, rng, cases), cases, f"{name} {sim}")
+                for sim in range(sims)
+            ]
             found.setdefault(name, {})[cases] = search_all(worlds)
         for name, rate, share in SHUFFLES:
             seeds = [f"{name} {sim}" for sim in range(sims)]
@@ -543,15 +628,26 @@ def null_world(sims: int, train: int, held_out: int) -> tuple[float, float]:
     helps = kept = 0
     for sim in range(sims):
         rng = random.Random(f"null {train} {sim}")
-        rates = [rng.betavariate(*rng.choice(((1, 4), (2, 2), (4, 1)))) for _ in range(train + held_out)]
+        rates = [
+            rng.betavariate(*rng.choice(((1, 4), (2, 2), (4, 1)))) for _ in range(train + held_out)
+        ]
 
         def rate(_: Lines, task: int, rates: Sequence[float] = rates) -> float:
             return rates[task]
 
-        def propose(rng: random.Random, _lines: Lines, _failing: Sequence[int], _tried: Lines) -> Sequence[str]:
+        def propose(
+            rng: random.Random, _lines: Lines, _failing: Sequence[int], _tried: Lines
+        ) -> Sequence[str]:
             return [f"line {rng.random()}" for _ in range(rng.randint(1, 4))]
 
-        world = World(f"null {train} {sim}", ("first",), range(train), rate, propose, range(train, train + held_out))
+        world = World(
+            f"null {train} {sim}",
+            ("first",),
+            range(train),
+            rate,
+            propose,
+            range(train, train + held_out),
+        )
         found = asyncio.run(search(Student(world)))
         assert found.held_out is not None
         helps += compute_verdict(found.held_out.outcomes).decision == "helps"
@@ -565,7 +661,10 @@ OLDER: tuple[tuple[str, Rates], ...] = (
     ("nothing changes, noisy, 70 % pass", equal(0.7)),
     ("noisy, 90 % → 75 %", worse(0.9, 0.15)),
     ("noisy, 70 % → 55 %", worse(0.7, 0.15)),
-    ("facts, every sixth is lost", lambda rng, sims, cases: sharp(1.0, 1 / 6)(rng, sims, cases)[::-1]),
+    (
+        "facts, every sixth is lost",
+        lambda rng, sims, cases: sharp(1.0, 1 / 6)(rng, sims, cases)[::-1],
+    ),
 )
 
 
@@ -579,14 +678,23 @@ def not_worse(sims: int) -> dict[str, dict[int, tuple[float, float]]]:
             looks = comparison.confirming_rounds(cases)
             shape = (sims, looks[-1], cases)
             rates = [rates[:, np.newaxis, :] for rates in (after, before)]
-            change = (rng.random(shape) < rates[0]).astype(np.float64) - (rng.random(shape) < rates[1])
+            change = (rng.random(shape) < rates[0]).astype(np.float64) - (
+                rng.random(shape) < rates[1]
+            )
             shown = np.zeros(sims, dtype=bool)
             for rounds in looks:
                 alpha = comparison.LAST_LOOK if rounds == looks[-1] else comparison.EARLIER_LOOK
-                seen = change[:, :rounds].reshape(sims, -1)  # of exactly these cases: pairs are the sample
-                shown |= lift_excludes(seen, 1, -comparison.MARGIN, level=1 - 2 * alpha, resamples=2_000)[0]
+                seen = change[:, :rounds].reshape(
+                    sims, -1
+                )  # of exactly these cases: pairs are the sample
+                shown |= lift_excludes(
+                    seen, 1, -comparison.MARGIN, level=1 - 2 * alpha, resamples=2_000
+                )[0]
             is_worse = (after - before).mean(axis=1) <= -comparison.MARGIN
-            found.setdefault(name, {})[cases] = float(shown.mean()), float((shown & is_worse).mean())
+            found.setdefault(name, {})[cases] = (
+                float(shown.mean()),
+                float((shown & is_worse).mean()),
+            )
     return found
 
 
@@ -601,7 +709,9 @@ def tables(sims: int) -> Iterator[str]:
         for kind, rates in equal.found.items():
             ahead: Floats = now - np.array(rates)
             less = f"{100 * ahead.mean():+.1f} ± {100 * ahead.std() / math.sqrt(len(ahead)):.1f}; "
-            cells.append(f"{percent(mean(rates))} ({less if kind != 'now' else ''}{equal.calls[kind]:.0f})")
+            cells.append(
+                f"{percent(mean(rates))} ({less if kind != 'now' else ''}{equal.calls[kind]:.0f})"
+            )
         rows.append([name, *cells])
     kinds = [*next(iter(found.values())).found]
     yield from table(("what the teacher proposes", "first draft", *kinds), rows)
@@ -620,7 +730,10 @@ def tables(sims: int) -> Iterator[str]:
     for name, by_cases in gains(sims).items():
         row: list[object] = [name]
         for one, small in by_cases.values():
-            both = (f"{percent(found.kept, 0)} ({percent(found.confirmed, 0)})" for found in (one, small))
+            both = (
+                f"{percent(found.kept, 0)} ({percent(found.confirmed, 0)})"
+                for found in (one, small)
+            )
             row.append(f"{' / '.join(both)}, {one.trials:.0f}")
         rows.append(row)
     yield from table(("gain of 20 points", *(f"{cases} train cases" for cases in CASES)), rows)
@@ -639,7 +752,9 @@ def tables(sims: int) -> Iterator[str]:
         for found in by_cases.values():
             row.append(f"{percent(found.confirmed)} ({percent(found.kept, 0)}), {found.trials:.0f}")
         rows.append(row)
-    yield from table(("three edits that are no better", *(f"{cases} train cases" for cases in CASES)), rows)
+    yield from table(
+        ("three edits that are no better", *(f"{cases} train cases" for cases in CASES)), rows
+    )
     yield ""
     yield (
         f"{sims:,} searches a cell: the share that ends with “confirmed” (in brackets: with another result than the "
@@ -672,10 +787,15 @@ def older_table(sims: int) -> Iterator[str]:
     yield "### Are older cases shown not worse?"
     yield ""
     rows = [
-        [name, *(f"{percent(shown, 0)} ({percent(wrongly)})" for shown, wrongly in by_cases.values())]
+        [
+            name,
+            *(f"{percent(shown, 0)} ({percent(wrongly)})" for shown, wrongly in by_cases.values()),
+        ]
         for name, by_cases in not_worse(sims).items()
     ]
-    yield from table(("older cases after a requested change", *(f"{cases} train cases" for cases in CASES)), rows)
+    yield from table(
+        ("older cases after a requested change", *(f"{cases} train cases" for cases in CASES)), rows
+    )
     yield ""
     yield (
         f"{sims:,} confirmations a cell: the share that shows the older cases not worse (in brackets: although they "
@@ -685,22 +805,40 @@ def older_table(sims: int) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="few simulations")
     parser.add_argument("--json", action="store_true", help="the numbers alone")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/simulations.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into docs/simulations.md"
+    )
     options = parser.parse_args()
     sims = 20 if options.quick else 200
     if options.json:
         kept = [one.kept for by_cases in gains(sims, [20]).values() for one, _ in by_cases.values()]
-        wrongly = [found.confirmed for by_cases in nulls(sims, [12]).values() for found in by_cases.values()]
+        wrongly = [
+            found.confirmed
+            for by_cases in nulls(sims, [12]).values()
+            for found in by_cases.values()
+        ]
         harmed = [wrong for by_cases in not_worse(200).values() for _, wrong in by_cases.values()]
         equal = {
             name: {kind: mean(rates) for kind, rates in row.found.items()}
             for name, row in equal_calls(sims // 2).items()
         }
         null = null_world(2 * sims, 12, 8)[0]
-        print(json.dumps({"kept": kept, "wrongly": wrongly, "harmed": harmed, "equal_calls": equal, "null": null}))
+        print(
+            json.dumps(
+                {
+                    "kept": kept,
+                    "wrongly": wrongly,
+                    "harmed": harmed,
+                    "equal_calls": equal,
+                    "null": null,
+                }
+            )
+        )
         return
     text = "\n".join([*tables(sims), *null_table(200), *older_table(5 * sims)]).rstrip() + "\n"
     print(text)

@@ -38,12 +38,18 @@ def answer(text: str) -> bytes:
             "usage": {"prompt_tokens": 420, "completion_tokens": 24, "total_tokens": 444},
         }
     ).encode()
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
-RIGHT = answer(f"The fruit that is meant here is the {WORD}, as far as anyone can tell from the question alone.")
-WRONG = answer("The fruit that is meant here is the orange, as far as anyone can tell from the question alone.")
+RIGHT = answer(
+    f"The fruit that is meant here is the {WORD}, as far as anyone can tell from the question alone."
+)
+WRONG = answer(
+    "The fruit that is meant here is the orange, as far as anyone can tell from the question alone."
+)
 
 
 class Connection(asyncio.Protocol):
@@ -84,15 +90,21 @@ class Connection(asyncio.Protocol):
 
 async def serve(port: int, latency: float) -> None:
     Connection.latency = latency
-    server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", port, backlog=4096)
+    server = await asyncio.get_running_loop().create_server(
+        Connection, "127.0.0.1", port, backlog=4096
+    )
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await server.serve_forever()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--latency", type=float, default=0.05, help="seconds from a request to its answer")
+    parser.add_argument(
+        "--latency", type=float, default=0.05, help="seconds from a request to its answer"
+    )
     parser.add_argument("--count", type=Path, metavar="FILE")
     options = parser.parse_args()
     if options.count:

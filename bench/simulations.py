@@ -64,7 +64,9 @@ def centre(rate: float, spread: float) -> float:
     return 0.5 * (low + high)
 
 
-def chances(rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]) -> tuple[Floats, Floats]:
+def chances(
+    rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]
+) -> tuple[Floats, Floats]:
     """The pass rate of each case in each arm: cases differ in difficulty and in what the skill does for them."""
     difficulty = BETWEEN * rng.normal(size=shape)
     effect = EFFECT * rng.normal(size=shape)
@@ -73,7 +75,9 @@ def chances(rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float
     return before, after
 
 
-def half_decided(rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]) -> tuple[Floats, Floats]:
+def half_decided(
+    rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]
+) -> tuple[Floats, Floats]:
     """A harder world: half of the cases always pass or never do, whatever the arm."""
     before, after = chances(rng, shape, rates)
     fixed = rng.random(shape) < 0.5
@@ -101,16 +105,23 @@ def lift_excludes(
     """Whether the interval of `paired_lift` lies above a value, and whether below it, for many data sets at once."""
     low, high = studentized_bounds(means, runs, level=level, resamples=resamples)
     support = np.arange(-runs, runs + 1) / runs
-    counts = np.stack([(np.abs(means - at) < 1e-9).sum(axis=1) for at in support], axis=1).astype(np.float64)
+    counts = np.stack([(np.abs(means - at) < 1e-9).sum(axis=1) for at in support], axis=1).astype(
+        np.float64
+    )
     weight, tail = unseen_weight(means, runs), 0.5 * (1.0 - level)
     above = (low > value + 1e-12) & (chance_of_less(support, counts, weight, value) < tail)
-    below = (high < value - 1e-12) & (chance_of_less(support, counts[:, ::-1], weight, -value) < tail)
+    below = (high < value - 1e-12) & (
+        chance_of_less(support, counts[:, ::-1], weight, -value) < tail
+    )
     return above, below
 
 
 def misses(means: Floats, runs: int, true: float) -> tuple[float, float]:
     """How often the interval lies above the true lift, and how often below it."""
-    found = [lift_excludes(part, runs, true) for part in np.array_split(means, max(1, len(means) // 1000))]
+    found = [
+        lift_excludes(part, runs, true)
+        for part in np.array_split(means, max(1, len(means) // 1000))
+    ]
     above, below = (np.concatenate(side) for side in zip(*found, strict=True))
     return float(above.mean()), float(below.mean())
 
@@ -123,7 +134,10 @@ def coverage(sims: int) -> dict[tuple[int, int, float, float], tuple[float, floa
         before, after = chances(rng, (sims, cases), (one, two))
         means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
         differ = float((np.abs(means) > 0).sum(axis=1).mean())
-        some = [paired_lift(np.repeat(row, runs), np.repeat(np.arange(cases), runs)) for row in means[:8]]
+        some = [
+            paired_lift(np.repeat(row, runs), np.repeat(np.arange(cases), runs))
+            for row in means[:8]
+        ]
         width = float(np.mean([lift.high - lift.low for lift in some]))
         found[cases, runs, one, two] = 1.0 - sum(misses(means, runs, two - one)), width, differ
     return found
@@ -158,7 +172,15 @@ def coverage_tables(sims: int) -> Iterator[str]:
                     f"{np.mean([value[1] for value in cells.values()]):.2f}",
                 )
             )
-    head = ("cases", "runs", "mean coverage", "worst cell (rates)", "highest", "within 93–97 %", "mean width")
+    head = (
+        "cases",
+        "runs",
+        "mean coverage",
+        "worst cell (rates)",
+        "highest",
+        "within 93–97 %",
+        "mean width",
+    )
     yield from table(head, rows)
     yield ""
     covers = np.array([value[0] for value in found.values()])
@@ -178,13 +200,17 @@ def coverage_tables(sims: int) -> Iterator[str]:
 
 # ---------------------------------------------------------------------------------------------------- harsher worlds
 
-World = Callable[[np.random.Generator, tuple[int, int], int], tuple[Floats, float]]  # case means and the true lift
+World = Callable[
+    [np.random.Generator, tuple[int, int], int], tuple[Floats, float]
+]  # case means and the true lift
 
 
 def half_fixed(rates: tuple[float, float]) -> World:
     def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
         before, after = half_decided(rng, shape, rates)
-        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (rates[1] - rates[0])
+        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (
+            rates[1] - rates[0]
+        )
 
     return draw
 
@@ -208,7 +234,9 @@ def all_or_nothing(rates: tuple[float, float]) -> World:
         before = np.full(shape, 0.5)
         kind = rng.random(shape)
         after = np.where(kind < fixed, 1.0, np.where(kind < fixed + broken, 0.0, before))
-        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (fixed - broken)
+        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (
+            fixed - broken
+        )
 
     return draw
 
@@ -249,17 +277,29 @@ def duplicated(rates: tuple[float, float]) -> World:
 
     def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
         before, after = chances(rng, shape, rates)
-        return (rng.binomial(3 * runs, after) - rng.binomial(3 * runs, before)) / (3 * runs), rates[1] - rates[0]
+        return (rng.binomial(3 * runs, after) - rng.binomial(3 * runs, before)) / (3 * runs), rates[
+            1
+        ] - rates[0]
 
     return draw
 
 
 GRID = tuple(product(RATES, RATES))
-WORLDS: tuple[tuple[str, Callable[[tuple[float, float]], World], tuple[tuple[float, float], ...]], ...] = (
+WORLDS: tuple[
+    tuple[str, Callable[[tuple[float, float]], World], tuple[tuple[float, float], ...]], ...
+] = (
     ("half of the cases always pass or never do", half_fixed, GRID),
     ("fixed outcomes per case and arm", fixed, GRID),
-    ("all or nothing: fixed or broken for good", all_or_nothing, tuple(product((0.05, 0.1, 0.3), (0.05, 0.1, 0.3)))),
-    ("skewed: a tenth is broken, the rest gains a little", skewed, tuple((0.1, rate) for rate in (0.9, 0.8, 0.6, 0.3))),
+    (
+        "all or nothing: fixed or broken for good",
+        all_or_nothing,
+        tuple(product((0.05, 0.1, 0.3), (0.05, 0.1, 0.3))),
+    ),
+    (
+        "skewed: a tenth is broken, the rest gains a little",
+        skewed,
+        tuple((0.1, rate) for rate in (0.9, 0.8, 0.6, 0.3)),
+    ),
     (
         "skewed otherwise: 3, 5, 20 or 30 % broken",
         skewed,
@@ -305,7 +345,14 @@ def world_tables(sims: int) -> Iterator[str]:
                 percent(max(before)),
             )
         )
-    head = ("world", "cells", "mean coverage", "worst cell", "worst side", "worst side by spread alone")
+    head = (
+        "world",
+        "cells",
+        "mean coverage",
+        "worst cell",
+        "worst side",
+        "worst side by spread alone",
+    )
     yield from table(head, rows)
     yield ""
     yield (
@@ -358,17 +405,23 @@ def critical_score(draws: int, lift: float, tail: float) -> float:
     for _ in range(22):
         middle = 0.5 * (low + high)
         low, high = (
-            (low, middle) if chance_of_score(middle, (draws, draws), lift) <= GRID_ALLOWANCE * tail else (middle, high)
+            (low, middle)
+            if chance_of_score(middle, (draws, draws), lift) <= GRID_ALLOWANCE * tail
+            else (middle, high)
         )
     return high
 
 
-def rules_out(before: Floats, after: Floats, draws: int, lift: float, level: float = 0.95) -> NDArray[np.bool_]:
+def rules_out(
+    before: Floats, after: Floats, draws: int, lift: float, level: float = 0.95
+) -> NDArray[np.bool_]:
     """Whether the interval on exactly these cases lies above this lift, for many totals of passes."""
     counted = min(draws, MAX_DRAWS)
     low, high = np.floor(after / draws * counted + 1e-9), np.ceil(before / draws * counted - 1e-9)
     tail = round(0.5 * (1.0 - level), 12)
-    return score(high, low, (counted, counted), lift) >= critical_score(counted, round(lift, 12), tail)
+    return score(high, low, (counted, counted), lift) >= critical_score(
+        counted, round(lift, 12), tail
+    )
 
 
 @cache
@@ -392,7 +445,9 @@ def wrong_on_these_cases(before: Floats, after: Floats, runs: int) -> tuple[floa
             for rate in np.repeat(rates, runs):
                 total = np.convolve(total, [1.0 - rate, rate])
             whole = to_whole(np.round(np.arange(draws + 1.0) / draws * counted, 9)).astype(np.intp)
-            chance.append(np.bincount(whole, weights=total, minlength=counted + 1).astype(np.float64))
+            chance.append(
+                np.bincount(whole, weights=total, minlength=counted + 1).astype(np.float64)
+            )
         return float((np.outer(*chance) * all_ruled_out(counted, round(lift, 12))).sum())
 
     return wrong(before, after, lift), wrong(after, before, -lift)
@@ -428,8 +483,12 @@ def scope_tables(sims: int) -> Iterator[str]:
                 called["these"].append(above)
                 covered["these"].append(1.0 - above - below)
             worlds = [skewed((share, start)) for share, start in product(SKEWS, (0.9, 0.6, 0.3))]
-            worlds += [broken((share, 0.0)) for share in SKEWS] + [mirrored(broken((share, 0.0))) for share in SKEWS]
-            worlds += [fixed((rate, rate)) for rate in (0.2, 0.8)] + [half_fixed((rate, rate)) for rate in (0.05, 0.5)]
+            worlds += [broken((share, 0.0)) for share in SKEWS] + [
+                mirrored(broken((share, 0.0))) for share in SKEWS
+            ]
+            worlds += [fixed((rate, rate)) for rate in (0.2, 0.8)] + [
+                half_fixed((rate, rate)) for rate in (0.05, 0.5)
+            ]
             for world in worlds:
                 means, true = world(rng, (sims, cases), runs)
                 above, below = misses(means, runs, true)
@@ -463,7 +522,9 @@ def paired_t(means: Floats) -> NDArray[np.bool_]:
     count = means.shape[1]
     error = means.std(axis=1, ddof=1) / math.sqrt(count)
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.where(error > 0, means.mean(axis=1) / error, np.where(means.mean(axis=1) > 0, np.inf, 0.0))
+        t = np.where(
+            error > 0, means.mean(axis=1) / error, np.where(means.mean(axis=1) > 0, np.inf, 0.0)
+        )
     return t > t_quantile(0.975, count - 1)
 
 
@@ -486,12 +547,19 @@ def few_cases_table(sims: int) -> Iterator[str]:
         rng = np.random.default_rng((SEED, 10, cases, runs))
 
         def say_helps(
-            before: Floats, after: Floats, cases: int = cases, runs: int = runs, rng: np.random.Generator = rng
+            before: Floats,
+            after: Floats,
+            cases: int = cases,
+            runs: int = runs,
+            rng: np.random.Generator = rng,
         ) -> list[float]:
             shape = (runs, *before.shape)
             one, two = rng.random(shape) < before, rng.random(shape) < after
             means = (two.mean(axis=0) - one.mean(axis=0)).astype(np.float64)
-            passes = (one.sum(axis=(0, 2)).astype(np.float64), two.sum(axis=(0, 2)).astype(np.float64))
+            passes = (
+                one.sum(axis=(0, 2)).astype(np.float64),
+                two.sum(axis=(0, 2)).astype(np.float64),
+            )
             called = (
                 rules_out(*passes, cases * runs, 0.0),
                 lift_excludes(means, runs, 0.0, resamples=1_000)[0],
@@ -504,12 +572,20 @@ def few_cases_table(sims: int) -> Iterator[str]:
         alike = say_helps(np.full(shape, 0.3), np.full(shape, 0.6))
         varied = say_helps(*chances(rng, shape, (0.3, 0.6)))
         false: list[list[float]] = []
-        for share, start in product(SKEWS, (0.6, 0.9)):  # the tasks gain nothing; those broken may not be in the suite
+        for share, start in product(
+            SKEWS, (0.6, 0.9)
+        ):  # the tasks gain nothing; those broken may not be in the suite
             breaks = rng.random(shape) < share
-            false.append(say_helps(np.full(shape, start), np.where(breaks, 0.0, min(1.0, start / (1.0 - share)))))
+            false.append(
+                say_helps(
+                    np.full(shape, start), np.where(breaks, 0.0, min(1.0, start / (1.0 - share)))
+                )
+            )
         worst = [max(of_test) for of_test in zip(*false, strict=True)]
         suites = [np.full(cases, rate) for rate in (0.1, 0.5, 0.9)]
-        worst[0] = max(wrong_on_these_cases(alike_suite, alike_suite, runs)[0] for alike_suite in suites)
+        worst[0] = max(
+            wrong_on_these_cases(alike_suite, alike_suite, runs)[0] for alike_suite in suites
+        )
         cells = zip(alike, varied, worst, strict=True)
         ceiling = min(1.0, 0.025 / (1.0 - UNSEEN) ** cases)
         found = (f"{percent(a, 0)} · {percent(v, 0)} / {percent(w)}" for a, v, w in cells)
@@ -543,7 +619,9 @@ def model_tables(sims: int) -> Iterator[str]:
         for scope in range(2):
             row.append(f"{percent(alone[scope])} → {percent(together[scope])}")
         rows.append(row)
-    yield from table(("cases × repeats", "pass rate", "on these cases", "on tasks like these"), rows)
+    yield from table(
+        ("cases × repeats", "pass rate", "on these cases", "on tasks like these"), rows
+    )
     yield ""
     yield (
         f"{sims:,} tables a row of eight models for which the skill does nothing: how often some model is `helps` when "
@@ -597,7 +675,11 @@ def error_tables(sims: int) -> Iterator[str]:
             naive, ours = errors_by_arm(rng, sims, (cases, runs), rate, share)
             row.append(f"{percent(naive, 0)} → {percent(ours)}")
         rows.append(row)
-    head = ("cases × runs", "pass rate", *(f"{share:.0%} of failures" for share in (0.1, 0.2, 0.5, 1.0)))
+    head = (
+        "cases × runs",
+        "pass rate",
+        *(f"{share:.0%} of failures" for share in (0.1, 0.2, 0.5, 1.0)),
+    )
     yield from table(head, rows)
     yield ""
     yield (
@@ -614,7 +696,8 @@ def errors_by_arm(
     """False `helps` without and with the rules about errors."""
     cases, runs = shape
     before, after = (
-        np.repeat(chance[:, :, np.newaxis], runs, axis=2) for chance in chances(rng, (sims, cases), (rate, rate))
+        np.repeat(chance[:, :, np.newaxis], runs, axis=2)
+        for chance in chances(rng, (sims, cases), (rate, rate))
     )
     passed, passed_with = rng.random(before.shape) < before, rng.random(after.shape) < after
     errored = ~passed_with & (rng.random(after.shape) < share)
@@ -622,7 +705,9 @@ def errors_by_arm(
     differences = np.where(errored, 0, passed_with.astype(np.float64) - passed)
     means = differences.sum(axis=2) / np.maximum(pairs, 1)
     naive = studentized_bounds(means, runs, resamples=1_000)[0] > 0
-    worst = passed_with.astype(np.float64) - passed  # an errored trial counts as failed, which here it was
+    worst = (
+        passed_with.astype(np.float64) - passed
+    )  # an errored trial counts as failed, which here it was
     few = errored.mean(axis=(1, 2)) <= MAX_ERROR_RATE
     ours = few & naive & lift_excludes(worst.mean(axis=2), runs, 0.0, resamples=1_000)[0]
     return float(naive.mean()), float(ours.mean())
@@ -668,7 +753,10 @@ def server_tables(sims: int) -> Iterator[str]:
     rows: list[Sequence[object]] = []
     worst = 0.0
     for name, failure in SERVERS.items():
-        found = [failing_server(rng, sims, shape, rates, shares, failure) for shares in FAILED_SHARES.values()]
+        found = [
+            failing_server(rng, sims, shape, rates, shares, failure)
+            for shares in FAILED_SHARES.values()
+        ]
         worst = max(worst, *(ours for _, ours in found))
         rows.append((name, *(f"{percent(naive, 0)} → {percent(ours)}" for naive, ours in found)))
     yield from table(("the server answers with", *FAILED_SHARES), rows)
@@ -680,13 +768,28 @@ def server_tables(sims: int) -> Iterator[str]:
     )
     yield ""
     rows = []
-    for (cases, runs), share in product(((12, 5), (20, 3), (20, 5), (40, 3)), (0.01, 0.02, 0.05, 0.1)):
+    for (cases, runs), share in product(
+        ((12, 5), (20, 3), (20, 5), (40, 3)), (0.01, 0.02, 0.05, 0.1)
+    ):
         lift, shares = 0.3 if cases <= 20 else 0.2, (share, share, share, share)
-        naive, ours = failing_server(rng, 2 * sims, (cases, runs), (0.4, 0.4 + lift), shares, "server error")
-        rows.append((f"{cases} × {runs}", percent(lift, 0), percent(share, 0), percent(naive), percent(ours)))
+        naive, ours = failing_server(
+            rng, 2 * sims, (cases, runs), (0.4, 0.4 + lift), shares, "server error"
+        )
+        rows.append(
+            (
+                f"{cases} × {runs}",
+                percent(lift, 0),
+                percent(share, 0),
+                percent(naive),
+                percent(ours),
+            )
+        )
     yield "Where calls of both arms fail alike, whatever was answered, this is what the rules cost:"
     yield ""
-    yield from table(("cases × runs", "true lift", "calls that fail", "`helps` without the rules", "with them"), rows)
+    yield from table(
+        ("cases × runs", "true lift", "calls that fail", "`helps` without the rules", "with them"),
+        rows,
+    )
     yield ""
 
 
@@ -700,7 +803,10 @@ def failing_server(
 ) -> tuple[float, float]:
     """How often `helps` is ever said, without the rules about repeated calls and with them."""
     cases, runs = shape
-    before, after = (np.repeat(chance[:, :, np.newaxis], runs, axis=2) for chance in chances(rng, (sims, cases), rates))
+    before, after = (
+        np.repeat(chance[:, :, np.newaxis], runs, axis=2)
+        for chance in chances(rng, (sims, cases), rates)
+    )
     tries = 1 + {"none": 0, "one": 1, "some": 4, "many": 8}[FAILURES[failure].retries]
     arms = [ServedArm(after, *shares[:2]), ServedArm(before, *shares[2:])]
     naive = ours = np.zeros(sims, bool)
@@ -708,7 +814,9 @@ def failing_server(
         for arm in arms:
             arm.draw(rng, tries)
         skill, baseline = arms
-        few = (skill.open.mean(axis=(1, 2)) <= MAX_ERROR_RATE) & (baseline.open.mean(axis=(1, 2)) <= MAX_ERROR_RATE)
+        few = (skill.open.mean(axis=(1, 2)) <= MAX_ERROR_RATE) & (
+            baseline.open.mean(axis=(1, 2)) <= MAX_ERROR_RATE
+        )
         seen = helps(few & ~ours, skill.filled(0.0) - baseline.filled(1.0), runs)
         one = helps(seen, skill.filled(0.0, redrawn=True) - baseline.filled(1.0), runs)
         worst = skill.filled(0.0, redrawn=True) - baseline.filled(1.0, redrawn=True)
@@ -730,7 +838,9 @@ class ServedArm:
     def draw(self, rng: np.random.Generator, tries: int) -> None:
         for _ in range(tries):
             passed = rng.random(self.chance.shape) < self.chance
-            failed = rng.random(self.chance.shape) < np.where(passed, self.of_passes, self.of_failures)
+            failed = rng.random(self.chance.shape) < np.where(
+                passed, self.of_passes, self.of_failures
+            )
             self.passed = np.where(self.open & ~failed, passed, self.passed)
             self.redrawn |= self.open & failed
             self.open &= failed
@@ -739,7 +849,9 @@ class ServedArm:
         return np.where(self.open | (self.redrawn & redrawn), value, self.passed.astype(np.float64))
 
 
-def helps(chosen: NDArray[np.bool_], differences: Floats, runs: int, level: float = 0.95) -> NDArray[np.bool_]:
+def helps(
+    chosen: NDArray[np.bool_], differences: Floats, runs: int, level: float = 0.95
+) -> NDArray[np.bool_]:
     """Of these suites, those whose interval lies above 0."""
     found = chosen.copy()
     if chosen.any():
@@ -763,7 +875,9 @@ def look_tables(sims: int) -> Iterator[str]:
         means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
         suites = [means[:, :cases] for cases in (10, 20, 30, 40, 50)]
         rows.append((f"{rate:g}", runs, *map(percent, called(suites, runs))))
-    yield from table(("pass rate", "runs", "95 % at every look", "with the level of the look"), rows)
+    yield from table(
+        ("pass rate", "runs", "95 % at every look", "with the level of the look"), rows
+    )
     yield ""
     yield (
         f"{sims:,} suites a row that grow from 10 to 50 cases, ten at a time, with a true lift of 0: how often `helps` "
@@ -784,18 +898,37 @@ def again_tables(sims: int) -> Iterator[str]:
         growing = [means[:, :cases] for cases in range(2, 41, 2)]
         at_the_end = lift_excludes(means, runs, 0.0, resamples=1_000)[0].mean()
         rows.append(
-            (f"{rate:g}", runs, "20 during a run of 40 cases", percent(called(growing, runs)[0]), percent(at_the_end))
+            (
+                f"{rate:g}",
+                runs,
+                "20 during a run of 40 cases",
+                percent(called(growing, runs)[0]),
+                percent(at_the_end),
+            )
         )
         before, after = before[:, :20], after[:, :20]
         fresh = [(rng.binomial(runs, after) - rng.binomial(runs, before)) / runs for _ in range(20)]
-        rows.append((f"{rate:g}", runs, "20 runs of 20 cases, other seeds", *map(percent, called(fresh, runs))))
-        baseline, spread = rng.binomial(runs, before), centre(rate, math.hypot(BETWEEN, EFFECT)) - centre(rate, BETWEEN)
+        rows.append(
+            (
+                f"{rate:g}",
+                runs,
+                "20 runs of 20 cases, other seeds",
+                *map(percent, called(fresh, runs)),
+            )
+        )
+        baseline, spread = (
+            rng.binomial(runs, before),
+            centre(rate, math.hypot(BETWEEN, EFFECT)) - centre(rate, BETWEEN),
+        )
         odds = np.log(before / (1 - before)) + spread
         versions = [
-            (rng.binomial(runs, logistic(odds + EFFECT * rng.normal(size=odds.shape))) - baseline) / runs
+            (rng.binomial(runs, logistic(odds + EFFECT * rng.normal(size=odds.shape))) - baseline)
+            / runs
             for _ in range(7)
         ]
-        rows.append((f"{rate:g}", runs, "7 versions on 20 cases", *map(percent, called(versions, runs))))
+        rows.append(
+            (f"{rate:g}", runs, "7 versions on 20 cases", *map(percent, called(versions, runs)))
+        )
     yield from table(("pass rate", "runs", "looks", "95 % at each", "as counted"), rows)
     yield ""
     yield (
@@ -806,7 +939,9 @@ def again_tables(sims: int) -> Iterator[str]:
     yield ""
 
 
-def opposite(rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]) -> tuple[Floats, Floats]:
+def opposite(
+    rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]
+) -> tuple[Floats, Floats]:
     """The best world for someone who chooses: the skill helps with half of the cases and hurts with the others."""
     gains = rng.random(shape) < 0.5
     low, high = min(0.1, rates[0]), max(0.9, rates[0])
@@ -825,7 +960,9 @@ def dropped_tables(sims: int) -> Iterator[str]:
         ("half, then `--until-decided` or `recheck`", 1, 12, 1),
         ("a quarter at a time, other seeds", 1, 1, 3),
     )
-    for (world, draw), (name, first, again, steps) in product((("usual", chances), ("opposite", opposite)), routes):
+    for (world, draw), (name, first, again, steps) in product(
+        (("usual", chances), ("opposite", opposite)), routes
+    ):
         before, after = draw(rng, (sims, 24), (0.5, 0.5))
         seen = (rng.binomial(first, after) - rng.binomial(first, before)) / first
         alone, ours = np.zeros(sims, dtype=bool), np.zeros(sims, dtype=bool)
@@ -833,7 +970,9 @@ def dropped_tables(sims: int) -> Iterator[str]:
         for step in range(steps):
             order = np.argsort(-seen[:, :kept] + 1e-6 * rng.random((sims, kept)), axis=1)
             order = np.concatenate([order, np.tile(np.arange(kept, 24), (sims, 1))], axis=1)
-            before, after, seen = (np.take_along_axis(values, order, axis=1) for values in (before, after, seen))
+            before, after, seen = (
+                np.take_along_axis(values, order, axis=1) for values in (before, after, seen)
+            )
             kept -= 12 if steps == 1 else 6
             drawn = rng.binomial(1, after[:, :kept, None], (sims, kept, again)).astype(np.float64)
             drawn -= rng.binomial(1, before[:, :kept, None], (sims, kept, again))
@@ -921,7 +1060,9 @@ def peeking_tables(sims: int) -> Iterator[str]:
     rows: list[Sequence[object]] = []
     for rate in (0.1, 0.5, 0.9):
         before, after = chances(rng, (sims, 500), (rate, rate))
-        values = (rng.random(before.shape) < after).astype(np.float64) - (rng.random(before.shape) < before)
+        values = (rng.random(before.shape) < after).astype(np.float64) - (
+            rng.random(before.shape) < before
+        )
         up, down = streams(values)
         same_as_the_class(values, up)
         ours = ((up >= LIMIT) | (down >= LIMIT)).any(axis=1).mean()
@@ -935,7 +1076,12 @@ def peeking_tables(sims: int) -> Iterator[str]:
                 percent(calls[:, -1].mean()),
             )
         )
-    for scope, cases, rounds in (("cases", 20, 20), ("cases", 40, 20), ("suite", 20, 20), ("suite", 40, 20)):
+    for scope, cases, rounds in (
+        ("cases", 20, 20),
+        ("cases", 40, 20),
+        ("suite", 20, 20),
+        ("suite", 40, 20),
+    ):
         ours, theirs, once = rounds_under_the_null(rng, sims, scope, cases, rounds)
         name = f"{cases} cases × up to {rounds} rounds, scope “{scope}”"
         rows.append((name, "after every round", percent(ours), percent(theirs), percent(once)))
@@ -987,7 +1133,9 @@ def saving_tables(sims: int) -> Iterator[str]:
     for lift in (0.2, 0.4, 0.6):
         longest = {0.2: 500, 0.4: 160, 0.6: 80}[lift]
         before, after = chances(rng, (sims, longest), (0.2, 0.2 + lift))
-        values = (rng.random(before.shape) < after).astype(np.float64) - (rng.random(before.shape) < before)
+        values = (rng.random(before.shape) < after).astype(np.float64) - (
+            rng.random(before.shape) < before
+        )
         up, _ = streams(values)
         stops = np.where((up >= LIMIT).any(axis=1), (up >= LIMIT).argmax(axis=1) + 1, longest + 1)
         for chance in (0.8, 0.9, 0.95, 0.99):
@@ -1035,7 +1183,11 @@ def fixed_pairs(values: Floats, chance: float) -> int:
         variance = ((values**2).cumsum(axis=1) - count * mean**2) / (count - 1)
         score = mean / np.sqrt(variance / count)
         z = NormalDist().inv_cdf(0.975)
-        critical = z + (z**3 + z) / (4 * (count - 1)) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * (count - 1.0) ** 2)
+        critical = (
+            z
+            + (z**3 + z) / (4 * (count - 1))
+            + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * (count - 1.0) ** 2)
+        )
     found = ((score > critical) & (variance > 0)).mean(axis=0) >= chance
     found[:4] = False  # fewer pairs have no t-test worth the name
     # The smallest n from which on the power stays there: discrete data make it dip.
@@ -1054,14 +1206,18 @@ def plan_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
             sums = values.cumsum(axis=0)
             wealths = np.stack([mixed(wealth(sums[look] / (look + 1))) for look in range(5)])
             pairs = mixed(np.stack([wealth(values[look]) for look in range(5)]).cumsum(axis=0))
-            last = lift_excludes(sums[4] / 5, 5, 0.0, level=1 - (1 - EARLY_ALPHA_SHARE) * 0.05, resamples=2_000)[0]
+            last = lift_excludes(
+                sums[4] / 5, 5, 0.0, level=1 - (1 - EARLY_ALPHA_SHARE) * 0.05, resamples=2_000
+            )[0]
             planned = wealths >= early
             planned[4] |= last
             whole = lift_excludes(sums[4] / 5, 5, 0.0, resamples=2_000)[0]
             row: list[object] = [cases, f"{lift:g}", f"{10 * cases}: {percent(whole.mean(), 0)}"]
             for called in (planned, wealths >= LIMIT, pairs >= LIMIT):
                 rounds = np.where(called.any(axis=0), called.argmax(axis=0) + 1, 5)
-                row.append(f"{2 * cases * rounds.mean():.0f}: {percent(called.any(axis=0).mean(), 0)}")
+                row.append(
+                    f"{2 * cases * rounds.mean():.0f}: {percent(called.any(axis=0).mean(), 0)}"
+                )
             rows.append(row)
     yield "With a suite at hand, baseline 0.2, and up to 5 rounds of all its cases. A cell has the mean number of"
     yield "trials and how often the answer is `helps`; in the rows with a lift of 0 that answer is wrong."
@@ -1095,13 +1251,17 @@ def keeping_tables(sims: int) -> Iterator[str]:
         for cases, runs in ((5, 1), (20, 1), (20, 3)):
             kept = np.zeros(sims, dtype=bool)
             for _ in range(2):
-                kept |= lift_excludes(null_means(rng, sims, cases, runs, rate), runs, 0.0, resamples=2_000)[0]
+                kept |= lift_excludes(
+                    null_means(rng, sims, cases, runs, rate), runs, 0.0, resamples=2_000
+                )[0]
             row.append(percent(kept.mean()))
         kept = np.zeros(sims, dtype=bool)
         for _ in range(2):
             before, after = chances(rng, (sims, 20), (rate, rate))
             shape = (5, sims, 20)
-            sums = ((rng.random(shape) < after).astype(np.float64) - (rng.random(shape) < before)).cumsum(axis=0)
+            sums = (
+                (rng.random(shape) < after).astype(np.float64) - (rng.random(shape) < before)
+            ).cumsum(axis=0)
             for look in range(5):
                 kept |= mixed(wealth(sums[look] / (look + 1))) >= LIMIT
         row.append(percent(kept.mean()))
@@ -1164,7 +1324,13 @@ def judge_tables(sims: int) -> Iterator[str]:
 
 
 def judged_by_arm(
-    rng: np.random.Generator, sims: int, shape: tuple[int, int], arm: str, broken: bool, share: float, changed: float
+    rng: np.random.Generator,
+    sims: int,
+    shape: tuple[int, int],
+    arm: str,
+    broken: bool,
+    share: float,
+    changed: float,
 ) -> tuple[float, float]:
     """False `helps` where the judge breaks form on this share of an arm's passes or failures (`broken`).
 
@@ -1217,7 +1383,11 @@ def trigger_tables(sims: int) -> Iterator[str]:
         row: list[object] = [f"{100 * change:+.0f}"]
         for queries in (12, 20, 30, 60):
             written = [written_description(rng, queries, change) for _ in range(max(50, sims // 2))]
-            row.append(" → ".join(percent(float(np.mean(share)), 0) for share in zip(*written, strict=True)))
+            row.append(
+                " → ".join(
+                    percent(float(np.mean(share)), 0) for share in zip(*written, strict=True)
+                )
+            )
         rows.append(row)
     yield from table(("points better", "12 queries", "20", "30", "60"), rows)
     yield ""
@@ -1229,7 +1399,11 @@ def trigger_tables(sims: int) -> Iterator[str]:
 
 
 def trigger_coverage(
-    rng: np.random.Generator, sims: int, shape: tuple[int, int], rates: tuple[float, float], spread: float
+    rng: np.random.Generator,
+    sims: int,
+    shape: tuple[int, int],
+    rates: tuple[float, float],
+    spread: float,
 ) -> dict[str, float]:
     """Coverage of each quantity; each interval holds the truth if the truth is not ruled out."""
     count, runs = shape
@@ -1244,29 +1418,44 @@ def trigger_coverage(
     return {
         "recall": float(holds(right, rates[0]).mean()),
         "false_triggers": float(holds(wrong, rates[1]).mean()),
-        "accuracy": float(holds(np.hstack([right, 1.0 - wrong]), (hits + count - positives - misses) / count).mean()),
+        "accuracy": float(
+            holds(
+                np.hstack([right, 1.0 - wrong]), (hits + count - positives - misses) / count
+            ).mean()
+        ),
         "precision": float(holds(of_precision[fired], precision).mean()) if fired.any() else 1.0,
     }
 
 
-def query_rates(rng: np.random.Generator, shape: tuple[int, int], rate: float, spread: float) -> Floats:
+def query_rates(
+    rng: np.random.Generator, shape: tuple[int, int], rate: float, spread: float
+) -> Floats:
     """Chances of queries: all or nothing (0), the same for all (infinite), or from a beta distribution."""
     if spread == 0.0:
         return (rng.random(shape) < rate).astype(np.float64)
-    return np.full(shape, rate) if math.isinf(spread) else rng.beta(rate * spread, (1.0 - rate) * spread, shape)
+    return (
+        np.full(shape, rate)
+        if math.isinf(spread)
+        else rng.beta(rate * spread, (1.0 - rate) * spread, shape)
+    )
 
 
 def holds(shares: Floats, mean: float) -> NDArray[np.bool_]:
     """Whether `mean_share` leaves a mean possible, for many sets of shares at once."""
     support = np.unique(np.round(shares, 9))
-    counts = np.stack([(np.abs(shares - value) < 1e-8).sum(axis=1) for value in support], axis=1).astype(np.float64)
+    counts = np.stack(
+        [(np.abs(shares - value) < 1e-8).sum(axis=1) for value in support], axis=1
+    ).astype(np.float64)
     ends = [
-        chance_of_less(side * (2.0 * support - 1.0), counts, 1.0, side * (2.0 * mean - 1.0)) for side in (1.0, -1.0)
+        chance_of_less(side * (2.0 * support - 1.0), counts, 1.0, side * (2.0 * mean - 1.0))
+        for side in (1.0, -1.0)
     ]
     return (ends[0] >= 0.025) & (ends[1] >= 0.025)
 
 
-def written_description(rng: np.random.Generator, queries: int, change: float, runs: int = 3) -> tuple[bool, bool]:
+def written_description(
+    rng: np.random.Generator, queries: int, change: float, runs: int = 3
+) -> tuple[bool, bool]:
     """Whether a search finds a description that is better on validation queries, and whether it is written."""
     test, validation = (queries + 1) // 2, (queries + 2) // 4
     old: Floats = query_rates(rng, (1, validation + test), 0.5, 1.0)[0]
@@ -1275,7 +1464,11 @@ def written_description(rng: np.random.Generator, queries: int, change: float, r
     for _ in range(5):
         to = query_rates(rng, (1, validation + test), 0.5 + change, 1.0)[0]
         after = (
-            rng.binomial(runs, np.where(rng.random(len(old)) < 0.5 + abs(change), to, old + change).clip(0, 1)) / runs
+            rng.binomial(
+                runs,
+                np.where(rng.random(len(old)) < 0.5 + abs(change), to, old + change).clip(0, 1),
+            )
+            / runs
         )
         if float(after[:validation].mean()) > best:
             best, best_after = float(after[:validation].mean()), after
@@ -1287,9 +1480,13 @@ def written_description(rng: np.random.Generator, queries: int, change: float, r
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="few simulations: a smoke run")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/simulations.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into docs/simulations.md"
+    )
     options = parser.parse_args()
     many = 200 if options.quick else 4_000
     some = 200 if options.quick else 2_000

@@ -22,7 +22,9 @@ from upskill.skills.placebo import placebo
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-async def run(skill: Skill, suite: Suite, rounds: int, seed: int, folder: Path, limit: int | None = None) -> Evaluation:
+async def run(
+    skill: Skill, suite: Suite, rounds: int, seed: int, folder: Path, limit: int | None = None
+) -> Evaluation:
     plan = make_plan(
         skill,
         suite,
@@ -31,7 +33,10 @@ async def run(skill: Skill, suite: Suite, rounds: int, seed: int, folder: Path, 
     )
     with open_store(folder) as store:
         return await evaluate(
-            plan, store=store, models=Models(replies=store), options=RunOptions(until_decided="cases")
+            plan,
+            store=store,
+            models=Models(replies=store),
+            options=RunOptions(until_decided="cases"),
         )
 
 
@@ -47,7 +52,9 @@ def report(name: str, evaluation: Evaluation, fixed: int, seconds: float) -> Non
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repetitions", type=int, default=20, help="of the run with a placebo")
     parser.add_argument("--rounds", type=int, default=2, help="at most, in each of these")
     options = parser.parse_args()
@@ -67,10 +74,15 @@ def main() -> None:
         decisions: Counter[str] = Counter()
         for number in range(options.repetitions):
             started = time.monotonic()
-            found = asyncio.run(run(empty, suite, options.rounds, 1000 * (number + 1), Path(folder), 24))
+            found = asyncio.run(
+                run(empty, suite, options.rounds, 1000 * (number + 1), Path(folder), 24)
+            )
             decisions[found.verdicts[0].decision] += 1
             report(f"placebo {number + 1}", found, len(found.plan), time.monotonic() - started)
-        print("placebo:", ", ".join(f"{decision} {count}" for decision, count in decisions.most_common()))
+        print(
+            "placebo:",
+            ", ".join(f"{decision} {count}" for decision, count in decisions.most_common()),
+        )
 
 
 if __name__ == "__main__":

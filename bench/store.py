@@ -39,7 +39,9 @@ def prepare(work: Path, trials: int) -> Plan:
     (work / "student.yaml").write_text("- answer: ahoy\n", encoding="utf-8")
     runs = max(1, trials // (2 * CASES))
     options = PlanOptions(runs=runs, keys={})
-    return make_plan(Skill.load(folder), Suite.load(work / "suite.yaml"), ["scripted:student.yaml"], options)
+    return make_plan(
+        Skill.load(folder), Suite.load(work / "suite.yaml"), ["scripted:student.yaml"], options
+    )
 
 
 def results(plan: Plan) -> Iterator[Result]:
@@ -48,14 +50,21 @@ def results(plan: Plan) -> Iterator[Result]:
     for number, trial in enumerate(plan.trials()):
         passed = number * 7919 % 10 > (3 if trial.arm == "skill" else 6)
         judged = (CheckFinding("contains", passed, "looked for ahoy"),)
-        yield Result(trial, plan.key(trial), passed, trace=trace, findings=judged, usage=usage, seconds=1.0)
+        yield Result(
+            trial, plan.key(trial), passed, trace=trace, findings=judged, usage=usage, seconds=1.0
+        )
 
 
 def fill(store: Store, run: Run, results: Iterator[Result]) -> None:
     """All at once, in the order of the file, and the indexes afterwards."""
-    rows = sorted((RESULTS.encode(result_to_row(run.number, result)) for result in results), key=lambda row: row[1])
+    rows = sorted(
+        (RESULTS.encode(result_to_row(run.number, result)) for result in results),
+        key=lambda row: row[1],
+    )
     with store.database.transaction() as db:
-        indexes = db.execute("SELECT name, sql FROM sqlite_master WHERE name LIKE 'results!_%' ESCAPE '!'").fetchall()
+        indexes = db.execute(
+            "SELECT name, sql FROM sqlite_master WHERE name LIKE 'results!_%' ESCAPE '!'"
+        ).fetchall()
         for name, _ in indexes:
             db.execute(f"DROP INDEX {name}")
         db.executemany(RESULTS.insert(), rows)
@@ -66,29 +75,44 @@ def fill(store: Store, run: Run, results: Iterator[Result]) -> None:
 def measure(name: str, work: Path, *argv: object) -> None:
     before, started = os.times(), time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "upskill", *map(str, argv)], cwd=work, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "upskill", *map(str, argv)],
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     wall, after = time.monotonic() - started, os.times()
-    cpu = after.children_user - before.children_user + after.children_system - before.children_system
+    cpu = (
+        after.children_user - before.children_user + after.children_system - before.children_system
+    )
     assert done.returncode == 0, done.stderr
-    print(f"| {name} | {wall:.1f} s | {cpu:.1f} s | {len(done.stdout.splitlines()):,} |", flush=True)
+    print(
+        f"| {name} | {wall:.1f} s | {cpu:.1f} s | {len(done.stdout.splitlines()):,} |", flush=True
+    )
 
 
 def measure_resume(work: Path, *argv: object) -> None:
     """Until it says what is left to run; the report at the end weighs every trial."""
     started = time.monotonic()
     command = [sys.executable, "-m", "upskill", *map(str, argv)]
-    with subprocess.Popen(command, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         said = next(line for line in process.stderr if line.startswith("Continuing run"))
-        wall, clock = time.monotonic() - started, Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").split()
+        wall, clock = (
+            time.monotonic() - started,
+            Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").split(),
+        )
         process.kill()
     cpu = (int(clock[13]) + int(clock[14])) / os.sysconf("SC_CLK_TCK")
     print(f"| eval, until it goes on | {wall:.1f} s | {cpu:.1f} s | “{said.strip()}” |")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=300_000)
     parser.add_argument("--work", type=Path, help="a folder to keep")
     given: Any = parser.parse_args()
@@ -100,8 +124,12 @@ def main() -> None:
         with open_store(work / "runs") as store:
             run, _ = store.start_run(plan, "0")
             fill(store, run, results(plan))
-            asyncio.run(evaluate(plan, store=store, models=Models(cache="off")))  # as if it had just been reported
-        print(f"{len(plan):,} trials, {(work / 'runs' / 'upskill.db').stat().st_size / 1e6:,.0f} MB\n")
+            asyncio.run(
+                evaluate(plan, store=store, models=Models(cache="off"))
+            )  # as if it had just been reported
+        print(
+            f"{len(plan):,} trials, {(work / 'runs' / 'upskill.db').stat().st_size / 1e6:,.0f} MB\n"
+        )
         print("| command | time | CPU | lines |\n|---|---:|---:|---:|")
         measure("runs", work, "runs")
         measure("runs --json", work, "runs", "--json")
@@ -109,7 +137,9 @@ def main() -> None:
         measure("show last --page 5000", work, "show", "last", "--page", min(5000, len(plan) // 40))
         measure("show last --failed", work, "show", "last", "--failed")
         with open_store(work / "runs") as store:
-            store.database.execute("DELETE FROM results WHERE key = ?", plan.key(next(plan.trials())))
+            store.database.execute(
+                "DELETE FROM results WHERE key = ?", plan.key(next(plan.trials()))
+            )
         tests = ("-t", "suite.yaml", "-m", "scripted:student.yaml", "--repeats", plan.runs)
         measure_resume(work, "eval", "greeter", *tests, "--set", "max_calls=0")
 

@@ -38,7 +38,9 @@ WORD = "kumquat"  # see server.py
 AT_ONCE = 256
 FEW = 20  # trials of the run that shows what starting costs
 CASES = 100  # at most; further trials are further seeds
-SYSTEM = "You are a helpful assistant. Do exactly what the user asks."  # as upskill.agents.chat says it
+SYSTEM = (
+    "You are a helpful assistant. Do exactly what the user asks."  # as upskill.agents.chat says it
+)
 ADVICE = "\n".join(
     [
         "# Naming fruit",
@@ -69,7 +71,12 @@ def calling_plan(url: str, trials: int) -> Plan:
     from upskill.suites import Suite  # noqa: PLC0415
 
     cases, runs = shape(trials)
-    suite = Suite.parse([{"id": f"{n}", "prompt": question(n), "checks": [{"contains": WORD}]} for n in range(cases)])
+    suite = Suite.parse(
+        [
+            {"id": f"{n}", "prompt": question(n), "checks": [{"contains": WORD}]}
+            for n in range(cases)
+        ]
+    )
     skill = Skill.new("naming-fruit", "Names a fruit that a question leaves out.", ADVICE)
     return make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, runs=runs))
 
@@ -77,7 +84,9 @@ def calling_plan(url: str, trials: int) -> Plan:
 # What the sides are: each prints how many of its trials have passed, as JSON.
 
 
-async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", "off"], *, sampled: bool) -> None:
+async def run_upskill(
+    url: str, trials: int, folder: str, cache: Literal["use", "off"], *, sampled: bool
+) -> None:
     """What `upskill eval --json` does: plan, estimate, trials into the store on disk, verdict, report."""
     from upskill.models import ModelContext  # noqa: PLC0415
     from upskill.models.ledger import Ledger  # noqa: PLC0415
@@ -107,7 +116,9 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
         evaluation = await evaluate(
             plan,
             store=store,
-            models=Models(ModelContext(connections=AT_ONCE), replies=store, cache=cache, ledger=Ledger()),
+            models=Models(
+                ModelContext(connections=AT_ONCE), replies=store, cache=cache, ledger=Ledger()
+            ),
             options=RunOptions(executor=Local(AT_ONCE)),
             events=Events(started=started, result=watch),
         )
@@ -124,14 +135,28 @@ async def run_bare(url: str, trials: int) -> None:
     import aiohttp  # noqa: PLC0415
 
     cases, runs = shape(trials)
-    waiting = ((case, system, seed) for seed in range(runs) for case in range(cases) for system in systems())
+    waiting = (
+        (case, system, seed)
+        for seed in range(runs)
+        for case in range(cases)
+        for system in systems()
+    )
     passed = 0
 
     async def work(session: aiohttp.ClientSession) -> None:
         nonlocal passed
         for case, system, seed in waiting:
-            messages = [{"role": "system", "content": system}, {"role": "user", "content": question(case)}]
-            body = {"model": "benchmark", "messages": messages, "max_tokens": 4096, "temperature": 0.7, "seed": seed}
+            messages = [
+                {"role": "system", "content": system},
+                {"role": "user", "content": question(case)},
+            ]
+            body = {
+                "model": "benchmark",
+                "messages": messages,
+                "max_tokens": 4096,
+                "temperature": 0.7,
+                "seed": seed,
+            }
             async with session.post(f"{url}/chat/completions", json=body) as response:
                 answer = await response.json()
             passed += WORD in answer["choices"][0]["message"]["content"]
@@ -200,7 +225,9 @@ class Row:
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> Took:
     with (folder / "stdout").open("w+b") as said, (folder / "stderr").open("w+b") as complained:
         started = time.perf_counter()
-        child = subprocess.Popen(command, cwd=folder, env=os.environ | environment, stdout=said, stderr=complained)
+        child = subprocess.Popen(
+            command, cwd=folder, env=os.environ | environment, stdout=said, stderr=complained
+        )
         _, status, used = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - started
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -209,7 +236,9 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> Took:
         words = said.read().decode(errors="replace")
         if child.returncode:
             tail = complained.read().decode(errors="replace")[-2000:]
-            raise SystemExit(f"{' '.join(command)} ended with {child.returncode}:\n{words[-1000:]}\n{tail}")
+            raise SystemExit(
+                f"{' '.join(command)} ended with {child.returncode}:\n{words[-1000:]}\n{tail}"
+            )
     unit = 1 if sys.platform == "darwin" else 1024
     told: dict[str, Any] = {}
     for line in words.splitlines():
@@ -221,7 +250,9 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> Took:
 class Side:
     """One of those that are compared. `environment` is what it wants to find around it."""
 
-    def __init__(self, name: str, trials: int, command: Callable[[int, Path], list[str]], **environment: str) -> None:
+    def __init__(
+        self, name: str, trials: int, command: Callable[[int, Path], list[str]], **environment: str
+    ) -> None:
         self.name = name
         self.trials = trials
         self.command = command
@@ -233,7 +264,9 @@ class Side:
         more = self.trials - FEW
         cpu_ms = 1000 * (many.cpu - few.cpu) / more
         per_second = more / (many.seconds - few.seconds)
-        self.rows.append(Row(self.name, self.trials, per_second, cpu_ms, many.memory / 1e6, few.cpu))
+        self.rows.append(
+            Row(self.name, self.trials, per_second, cpu_ms, many.memory / 1e6, few.cpu)
+        )
 
     def run(self, trials: int, work: Path) -> Took:
         with tempfile.TemporaryDirectory(dir=work, prefix="side-") as name:
@@ -241,7 +274,9 @@ class Side:
             took = run(self.command(trials, folder), folder, self.environment)
             passed = took.told.get("passed")
             if passed is None:  # promptfoo writes a file
-                passed = json.loads((folder / "out.json").read_text())["results"]["stats"]["successes"]
+                passed = json.loads((folder / "out.json").read_text())["results"]["stats"][
+                    "successes"
+                ]
         if passed != trials // 2:  # every answer with the skill, and none without
             raise SystemExit(f"{self.name}: {passed} of {trials} trials passed, which cannot be")
         return took
@@ -264,30 +299,60 @@ def our_side(name: str, side: str, trials: int, url: str) -> Side:
 def inspect_side(python: Path, trials: int, url: str) -> Side:
     def command(trials: int, folder: Path) -> list[str]:
         cases, runs = shape(trials)
-        pairs = [(system, question(case)) for _ in range(runs) for case in range(cases) for system in systems()]
+        pairs = [
+            (system, question(case))
+            for _ in range(runs)
+            for case in range(cases)
+            for system in systems()
+        ]
         (folder / "questions.json").write_text(json.dumps(pairs))
         (folder / "task.py").write_text(INSPECT)
-        return [str(python), str(folder / "task.py"), url, str(folder / "questions.json"), str(folder / "logs")]
+        return [
+            str(python),
+            str(folder / "task.py"),
+            url,
+            str(folder / "questions.json"),
+            str(folder / "logs"),
+        ]
 
-    return Side("inspect_ai", trials, command, OPENAI_API_KEY="none", HOME=str(python.parent.parent))
+    return Side(
+        "inspect_ai", trials, command, OPENAI_API_KEY="none", HOME=str(python.parent.parent)
+    )
 
 
 def promptfoo_side(program: Path, trials: int, url: str) -> Side:
     def command(trials: int, folder: Path) -> list[str]:
         cases, runs = shape(trials)
-        settings: dict[str, Any] = {"apiBaseUrl": url, "apiKey": "none", "temperature": 0.7, "max_tokens": 4096}
+        settings: dict[str, Any] = {
+            "apiBaseUrl": url,
+            "apiKey": "none",
+            "temperature": 0.7,
+            "max_tokens": 4096,
+        }
         turn = {"role": "user", "content": "{{question}}"}
         config = {
             "providers": [{"id": "openai:chat:benchmark", "config": settings}],
-            "prompts": [json.dumps([{"role": "system", "content": system}, turn]) for system in systems()],
+            "prompts": [
+                json.dumps([{"role": "system", "content": system}, turn]) for system in systems()
+            ],
             "tests": [
-                {"vars": {"question": question(case)}, "assert": [{"type": "icontains", "value": WORD}]}
+                {
+                    "vars": {"question": question(case)},
+                    "assert": [{"type": "icontains", "value": WORD}],
+                }
                 for _ in range(runs)
                 for case in range(cases)
             ],
         }
         (folder / "config.json").write_text(json.dumps(config))
-        options = ["--set", "cache=false", "--no-table", "--no-progress-bar", "--max-concurrency", str(AT_ONCE)]
+        options = [
+            "--set",
+            "cache=false",
+            "--no-table",
+            "--no-progress-bar",
+            "--max-concurrency",
+            str(AT_ONCE),
+        ]
         return [str(program), "eval", "-c", "config.json", "-o", "out.json", *options]
 
     return Side(
@@ -315,15 +380,29 @@ def install(work: Path, *, allowed: bool) -> tuple[Path | None, Path | None]:
         (work / "promptfoo").mkdir(exist_ok=True)
         (work / "promptfoo" / "package.json").write_text('{"private": true}')  # npm insists on one
         npm = shutil.which("npm") or "npm"
-        steps += [[npm, "install", "--prefix", str(work / "promptfoo"), "--no-audit", "--no-fund", "promptfoo@>=0.100"]]
+        steps += [
+            [
+                npm,
+                "install",
+                "--prefix",
+                str(work / "promptfoo"),
+                "--no-audit",
+                "--no-fund",
+                "promptfoo@>=0.100",
+            ]
+        ]
     for step in steps:
         note(f"installing: {Path(step[0]).name} {' '.join(step[1:])}")
         try:
-            subprocess.run(step, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            subprocess.run(
+                step, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
         except (OSError, subprocess.CalledProcessError) as error:
             said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
             note(f"could not be installed: {said[-1] if said else error}")
-    return (python if (python.parent / "inspect").exists() else None), (program if program.exists() else None)
+    return (python if (python.parent / "inspect").exists() else None), (
+        program if program.exists() else None
+    )
 
 
 def version_of(command: list[str]) -> str:
@@ -335,7 +414,10 @@ def version_of(command: list[str]) -> str:
 def serving() -> Generator[str]:
     """The base URL of a server in another process."""
     server = subprocess.Popen(
-        [sys.executable, str(HERE.with_name("server.py"))], stdout=subprocess.PIPE, text=True, bufsize=1
+        [sys.executable, str(HERE.with_name("server.py"))],
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
     )
     try:
         assert server.stdout is not None
@@ -367,8 +449,13 @@ def ratios(sides: list[Side]) -> list[str]:
     lines: list[str] = []
     for one in ours:
         for other in (side for side in sides if side not in ours):
-            by_round = sorted(a.per_cpu_second / b.per_cpu_second for a, b in zip(one.rows, other.rows, strict=True))
-            lines.append(f"- {one.name}: {by_round[len(by_round) // 2]:.2g} x {other.name} in trials per CPU second")
+            by_round = sorted(
+                a.per_cpu_second / b.per_cpu_second
+                for a, b in zip(one.rows, other.rows, strict=True)
+            )
+            lines.append(
+                f"- {one.name}: {by_round[len(by_round) // 2]:.2g} x {other.name} in trials per CPU second"
+            )
     return lines
 
 
@@ -394,13 +481,25 @@ def note(text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=5000, help="of upskill and of the bare loop")
-    parser.add_argument("--fewer", type=int, default=1000, help="trials of inspect_ai and promptfoo, which are slow")
+    parser.add_argument(
+        "--fewer", type=int, default=1000, help="trials of inspect_ai and promptfoo, which are slow"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="how often each side is run, in turn")
-    parser.add_argument("--install", action="store_true", help="install inspect_ai and promptfoo into --work")
-    parser.add_argument("--work", type=Path, help="where they are, or will be, installed (default: a temporary folder)")
-    parser.add_argument("--long", action="store_true", help="a long run of upskill too: memory and CPU over time")
+    parser.add_argument(
+        "--install", action="store_true", help="install inspect_ai and promptfoo into --work"
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        help="where they are, or will be, installed (default: a temporary folder)",
+    )
+    parser.add_argument(
+        "--long", action="store_true", help="a long run of upskill too: memory and CPU over time"
+    )
     parser.add_argument("--long-trials", type=int, default=50_000)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--url", default="", help=argparse.SUPPRESS)
@@ -414,7 +513,9 @@ def main() -> None:
     elif options.side:
         cache = "off" if options.side == "no-cache" else "use"
         sampled = options.side == "long"
-        asyncio.run(run_upskill(options.url, options.trials, options.folder, cache, sampled=sampled))
+        asyncio.run(
+            run_upskill(options.url, options.trials, options.folder, cache, sampled=sampled)
+        )
     else:
         with tempfile.TemporaryDirectory(prefix="throughput-") as temporary, serving() as url:
             compare(options, url, options.work or Path(temporary))
@@ -432,7 +533,9 @@ def compare(options: argparse.Namespace, url: str, work: Path) -> None:
     others: list[str] = []
     if python:
         sides.append(inspect_side(python, options.fewer, url))
-        others.append("inspect_ai " + version_of([str(python), "-m", "inspect_ai", "--version"]).split()[-1])
+        others.append(
+            "inspect_ai " + version_of([str(python), "-m", "inspect_ai", "--version"]).split()[-1]
+        )
     else:
         note("inspect_ai is left out: it is not installed in --work (see --install)")
     if program:
@@ -444,8 +547,12 @@ def compare(options: argparse.Namespace, url: str, work: Path) -> None:
         for side in sides:
             side.measure(work)
             row = side.rows[-1]
-            note(f"round {number + 1}: {side.name}: {row.per_second:,.0f} trials/s, {row.cpu_ms:.2f} ms of CPU a trial")
-    print(f"{os.cpu_count()} cores, Python {platform.python_version()}{''.join(f', {other}' for other in others)}")
+            note(
+                f"round {number + 1}: {side.name}: {row.per_second:,.0f} trials/s, {row.cpu_ms:.2f} ms of CPU a trial"
+            )
+    print(
+        f"{os.cpu_count()} cores, Python {platform.python_version()}{''.join(f', {other}' for other in others)}"
+    )
     print(f"{AT_ONCE} at once, 50 ms a call; the middle one of {options.rounds} rounds\n")
     print(table([side.row for side in sides]))
     print()

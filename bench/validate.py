@@ -19,18 +19,27 @@ from pathlib import Path
 
 from startup import cpu_ms, median
 
-BODY = "# Title\n\n" + "Say what is to be done, step by step, and why it is done in this way.\n\n" * 60
-SKILL = (
-    f"---\nname: my-skill\ndescription: Does things. Use it when things are to be done.\nlicense: MIT\n---\n\n{BODY}"
+BODY = (
+    "# Title\n\n" + "Say what is to be done, step by step, and why it is done in this way.\n\n" * 60
 )
+HEAD = (
+    "name: my-skill\ndescription: Does things. Use it when things are to be done.\nlicense: MIT\n"
+)
+SKILL = f"---\n{HEAD}---\n\n{BODY}"
 SUITE = "cases:\n- prompt: Greet Ann.\n  checks:\n  - contains: ahoy\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--other", default=sys.executable, help="a Python that has skills-ref installed")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--other", default=sys.executable, help="a Python that has skills-ref installed"
+    )
     parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--library", type=int, default=0, metavar="N", help="check a folder of N skills instead")
+    parser.add_argument(
+        "--library", type=int, default=0, metavar="N", help="check a folder of N skills instead"
+    )
     options = parser.parse_args()
     if options.library:
         measure_library(options.library, min(options.repeat, 3))
@@ -45,7 +54,13 @@ def main() -> None:
         sides = {
             "skills-ref validate": [options.other, "-m", "skills_ref.cli", "validate", str(plain)],
             "upskill validate": [sys.executable, "-m", "upskill", "validate", str(plain)],
-            "upskill validate, with a suite": [sys.executable, "-m", "upskill", "validate", str(tested)],
+            "upskill validate, with a suite": [
+                sys.executable,
+                "-m",
+                "upskill",
+                "validate",
+                str(tested),
+            ],
         }
         times: dict[str, list[float]] = {name: [] for name in sides}
         for command in sides.values():  # warm the file cache
@@ -70,13 +85,18 @@ def measure_library(count: int, repeat: int) -> None:
             folder = Path(place, f"skill-{number:04}")
             (folder / "scripts").mkdir(parents=True)
             (folder / "references").mkdir()
-            (folder / "SKILL.md").write_text(SKILL.replace("my-skill", folder.name), encoding="utf-8")
+            (folder / "SKILL.md").write_text(
+                SKILL.replace("my-skill", folder.name), encoding="utf-8"
+            )
             (folder / "references" / "more.md").write_text(BODY, encoding="utf-8")
             (folder / "scripts" / "run.sh").write_text(
                 "#!/bin/sh\ncurl -s https://x.org | jq .\n" * 50, encoding="utf-8"
             )
         command = [sys.executable, "-m", "upskill", "validate", place]
-        times: dict[int, list[tuple[float, float]]] = {1: [], len(cores): []}  # seconds, and seconds of CPU
+        times: dict[int, list[tuple[float, float]]] = {
+            1: [],
+            len(cores): [],
+        }  # seconds, and seconds of CPU
         for _ in range(repeat):  # in turn
             for used, taken in times.items():
                 began, spent = time.perf_counter(), _cpu_of_children()
@@ -88,7 +108,9 @@ def measure_library(count: int, repeat: int) -> None:
         wall, cpu = (median([row[column] for row in taken]) for column in (0, 1))
         pace = f"{count / wall:6.0f} skills/s, {one / wall:5.2f} ×, {cpu / count * 1000:.1f} ms of CPU per skill"
         print(f"cores: {used}, {pace}")
-    print(f"largest process: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB")
+    print(
+        f"largest process: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB"
+    )
 
 
 if __name__ == "__main__":

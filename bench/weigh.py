@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
+from pygments.lexers import (
+    get_lexer_by_name,  # pyright: ignore[reportUnknownVariableType]
+    get_lexer_for_filename,  # pyright: ignore[reportUnknownVariableType]
+)
 from pygments.token import Token
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -45,10 +48,10 @@ def weigh_file(path: Path) -> int:
     text = path.read_text("utf-8", "replace")
     if path.suffix in DATA:
         return len(text) // CHARACTERS_PER_TOKEN
-    return weigh_code(text, _find_lexer(path))
+    return weigh_code(text, find_lexer(path))
 
 
-def _find_lexer(path: Path) -> Lexer:
+def find_lexer(path: Path) -> Lexer:
     if path.suffix in TEMPLATES:
         return get_lexer_by_name("html+jinja")
     if path.suffix in {".cu", ".cuh"}:
@@ -113,12 +116,17 @@ def weigh_rooms(package: Path) -> Counter[str]:
 
 
 def _is_weighed(path: Path, parts: Sequence[str]) -> bool:
-    hidden = any(part.startswith(".") or part == "__pycache__" or part.endswith(".egg-info") for part in parts)
+    hidden = any(
+        part.startswith(".") or part == "__pycache__" or part.endswith(".egg-info")
+        for part in parts
+    )
     if hidden or path.suffix in FREE or path.name.endswith(".schema.json"):
         return False
     if path.suffix in CODE | DATA:
         return True
-    raise SystemExit(f"{path}: bench/weigh.py does not know how to weigh {path.suffix or 'a file without a suffix'}")
+    raise SystemExit(
+        f"{path}: bench/weigh.py does not know how to weigh {path.suffix or 'a file without a suffix'}"
+    )
 
 
 def weigh_tests() -> int:
@@ -141,10 +149,14 @@ def count_ideas() -> dict[str, int]:
     context = click.Context(upskill)
     commands = [upskill.get_command(context, name) for name in upskill.list_commands(context)]
     options = next(command.params for command in commands if command and command.name == "eval")
-    reasons = [name for name, value in vars(verdict).items() if name.isupper() and isinstance(value, str)]
+    reasons = [
+        name for name, value in vars(verdict).items() if name.isupper() and isinstance(value, str)
+    ]
     return {
         "commands": sum(1 for command in commands if command and not command.hidden),
-        "eval_options": sum(1 for each in options if isinstance(each, click.Option) and not each.hidden),
+        "eval_options": sum(
+            1 for each in options if isinstance(each, click.Option) and not each.hidden
+        ),
         "settings": len(Settings.model_fields),
         "check_kinds": len(CHECKS.names()),
         "reasons": len(reasons),
@@ -191,7 +203,9 @@ def find_excess(today: dict[str, int], budget: dict[str, Any]) -> list[str]:
             problems.append(f"{name}: {number:,}, at most {rows[name]['most']:,} allowed")
     allowed = sum(row["most"] for row in budget["rooms"].values())
     if allowed > budget["total"]:
-        problems.append(f"the rooms may weigh {allowed:,}, which is more than the total of {budget['total']:,}")
+        problems.append(
+            f"the rooms may weigh {allowed:,}, which is more than the total of {budget['total']:,}"
+        )
     return problems
 
 

@@ -21,13 +21,17 @@ CALLED = {
 }
 TIERS = {"compiles": "without_gpu", "resources": "without_gpu", "correct": "gpu", "faster": "gpu"}
 NUMBER = r"([\d.]+)(?: \[([\d.]+), ([\d.]+)\])?"
-SPEED = re.compile(rf"^\| ([a-z0-9-]+)( \*)? \| [\d.]+ \| \d+ % \| {NUMBER} \| {NUMBER} \|$", re.MULTILINE)
+SPEED = re.compile(
+    rf"^\| ([a-z0-9-]+)( \*)? \| [\d.]+ \| \d+ % \| {NUMBER} \| {NUMBER} \|$", re.MULTILINE
+)
 ROW = 22  # px
 TICKS = (0.5, 1, 2, 4, 8, 16)
 
 
 def drawn() -> dict[str, str]:
-    results = json.loads((EXAMPLE / "evals" / "recorded" / "results.json").read_text(encoding="utf-8"))
+    results = json.loads(
+        (EXAMPLE / "evals" / "recorded" / "results.json").read_text(encoding="utf-8")
+    )
     table = SPEED.findall((EXAMPLE / "README.md").read_text(encoding="utf-8"))
     return {"kernel-tiers.svg": tiers(results), "kernel-speed.svg": speeds(table)}
 
@@ -40,7 +44,9 @@ def tiers(results: dict[str, Any]) -> str:
             for row in graded["checks"]:
                 if row["check"] == f"kernel_{tier}":
                     scored = {"passed": row["passed"], "failed": row["trials"] - row["passed"]}
-                    arms.setdefault((row["model"], tier), {})[row["arm"]] = scored | {"pass_rate": row["rate"]}
+                    arms.setdefault((row["model"], tier), {})[row["arm"]] = scored | {
+                        "pass_rate": row["rate"]
+                    }
     models = [
         {
             "model": f"{CALLED.get(model, model)}: {tier}",
@@ -50,15 +56,25 @@ def tiers(results: dict[str, Any]) -> str:
         }
         for (model, tier), both in sorted(arms.items(), key=lambda pair: pair[0][0])
     ]
-    note = "" if "gpu" in results else "The tiers that take a GPU, correct and faster, are not graded yet."
+    note = (
+        ""
+        if "gpu" in results
+        else "The tiers that take a GPU, correct and faster, are not graded yet."
+    )
     document = {"skill": {"name": "h100-kernels"}, "models": models}
     return pass_rates(document, PictureOptions(notes=[note] if note else []))
 
 
 def speeds(table: list[tuple[str, ...]]) -> str:
     """Each kernel's speed beside eager and compiled PyTorch, with the intervals that were measured."""
-    notes = ["* without an interval: measured by an earlier script."] if any(row[1] for row in table) else []
-    drawing = Drawing("speeds", "Speed of the known-good kernels beside PyTorch", PictureOptions(notes=notes))
+    notes = (
+        ["* without an interval: measured by an earlier script."]
+        if any(row[1] for row in table)
+        else []
+    )
+    drawing = Drawing(
+        "speeds", "Speed of the known-good kernels beside PyTorch", PictureOptions(notes=notes)
+    )
     shown = "Times as fast, by the ratio of medians, with the 95% interval (hardly wider than the marks)"
     drawing.heading({"models": []}, shown)
     left = max(text_width(f"{row[0]} *") for row in table) + 14
@@ -71,13 +87,19 @@ def speeds(table: list[tuple[str, ...]]) -> str:
     for name, star, *figures in table:
         middle = drawing.height + ROW / 2
         drawing.text(0, middle + 4, f"{name}{star}")
-        for (ratio, low, high), classes in zip((figures[:3], figures[3:]), ("bar-baseline", "bar-skill"), strict=True):
+        for (ratio, low, high), classes in zip(
+            (figures[:3], figures[3:]), ("bar-baseline", "bar-skill"), strict=True
+        ):
             y = middle + (-4 if classes == "bar-baseline" else 4)
             if low:
                 drawing.line(scale(float(low)), y, scale(float(high)), y, "axis")
             drawing.parts.append(circle(scale(float(ratio)), y, 3.5, classes))
-        drawing.words.append(f"{name}: {figures[0]} times as fast as eager, {figures[3]} as torch.compile.")
+        drawing.words.append(
+            f"{name}: {figures[0]} times as fast as eager, {figures[3]} as torch.compile."
+        )
         drawing.height += ROW
     drawing.height = bottom + 22
-    legend(drawing, [("as PyTorch eager", dot("bar-baseline")), ("as torch.compile", dot("bar-skill"))])
+    legend(
+        drawing, [("as PyTorch eager", dot("bar-baseline")), ("as torch.compile", dot("bar-skill"))]
+    )
     return drawing.svg()

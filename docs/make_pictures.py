@@ -28,7 +28,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURES, RECORDED = ROOT / "docs" / "pictures", ROOT / "examples" / "recorded"
 # What is shown, in the order of the table in docs/results.md: recording -> skill, suite, and what it is.
 SHOWN = {
-    "kernel-builder-cuda-kernels": ("kernel-builder-cuda-kernels", "suite", "look-up form, 48 cases"),
+    "kernel-builder-cuda-kernels": (
+        "kernel-builder-cuda-kernels",
+        "suite",
+        "look-up form, 48 cases",
+    ),
     "kernel-builder": ("kernel-builder", "suite", "ordinary prose, 30 cases"),
     "tern-deploy": ("tern-deploy", "suite", "look-up form, 20 cases"),
     "tern-questions": ("tern", "questions", "ordinary prose, 26 direct questions"),
@@ -55,7 +59,14 @@ def arguments(name: str) -> list[object]:
     """What `eval` is given to measure a recording anew."""
     skill, suite, _ = SHOWN[name]
     folder = ROOT / "examples" / skill
-    return [folder, "-t", folder / "evals" / f"{suite}.yaml", "--replay", RECORDED / f"{name}.jsonl.gz", "--json"]
+    return [
+        folder,
+        "-t",
+        folder / "evals" / f"{suite}.yaml",
+        "--replay",
+        RECORDED / f"{name}.jsonl.gz",
+        "--json",
+    ]
 
 
 def drawn(documents: dict[str, dict[str, Any]]) -> dict[str, str]:
@@ -78,7 +89,9 @@ def drawn(documents: dict[str, dict[str, Any]]) -> dict[str, str]:
 def view() -> Generator[str]:
     """The live page of ./runs; its address."""
     command = [sys.executable, "-m", "upskill", "view", "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+    ) as process:
         assert process.stdout is not None
         found = next(filter(None, (re.search(r"http://\S+", line) for line in process.stdout)))
         yield found[0]
@@ -103,12 +116,16 @@ def take_screenshots(run: str) -> None:
             ("case", f"{report}#case={CASE}", 740),
             ("live", address, 660),
         ):
-            page = browser.new_page(viewport={"width": 1280, "height": height}, color_scheme="light")
+            page = browser.new_page(
+                viewport={"width": 1280, "height": height}, color_scheme="light"
+            )
             page.goto(url)
             page.wait_for_selector("html[data-ready]", state="attached")
             page.screenshot(path=PICTURES / f"{name}.png")
             page.close()
-        page = browser.new_page(viewport={"width": 1060, "height": 800}, color_scheme="light", device_scale_factor=2)
+        page = browser.new_page(
+            viewport={"width": 1060, "height": 800}, color_scheme="light", device_scale_factor=2
+        )
         page.set_content(summary_page())
         page.locator(".comment").screenshot(path=PICTURES / "ci.png")
         browser.close()
@@ -147,14 +164,18 @@ def summary_page() -> str:
     html = MarkdownIt("commonmark", {"breaks": True}).enable("table").render(summary)
     for mark, (color, path) in MARKS.items():  # which need a font of their own
         box = f'<svg width="18" height="18"><rect width="18" height="18" rx="3" fill="{color}"/>'
-        html = html.replace(mark, f'{box}<path d="{path}" stroke="#fff" stroke-width="2.5" fill="none"/></svg>')
+        html = html.replace(
+            mark, f'{box}<path d="{path}" stroke="#fff" stroke-width="2.5" fill="none"/></svg>'
+        )
     return f"<!doctype html><meta charset=utf-8>{COMMENT}{html}</div></div>"
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # for ./runs
-        documents = {name: json.loads(upskill("eval", *arguments(name))) for name in reversed(SHOWN)}
+        documents = {
+            name: json.loads(upskill("eval", *arguments(name))) for name in reversed(SHOWN)
+        }
         found = drawn({name: documents[name] for name in SHOWN})
         PICTURES.mkdir(exist_ok=True)
         for name, svg in (found | kernel_pictures.drawn() | experiment_pictures.drawn()).items():

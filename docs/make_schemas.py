@@ -38,8 +38,14 @@ def suite() -> dict[str, Any]:
     cases = {"type": "array", "items": {"$ref": "#/$defs/case"}, "minItems": 1}
     others: dict[str, Any] = {name: {} for name in OurSuite.model_fields if name != "cases"}
     others["checks"] = shared | {"description": "Checks that every case has."}
-    others["mcp_servers"] = case["properties"]["mcp_servers"] | {"description": "MCP servers that every case has."}
-    others["max_output_tokens"] = {"type": "integer", "minimum": 1, "description": "Where its case does not say."}
+    others["mcp_servers"] = case["properties"]["mcp_servers"] | {
+        "description": "MCP servers that every case has."
+    }
+    others["max_output_tokens"] = {
+        "type": "integer",
+        "minimum": 1,
+        "description": "Where its case does not say.",
+    }
     return {
         "$schema": DRAFT,
         "title": "A suite of upskill: evals/suite.yaml",
@@ -75,7 +81,10 @@ def settings() -> dict[str, Any]:
     del schema["properties"]["source"]
     schema.pop("description", None)
     for older, name in OLDER_NAMES.items():
-        schema["properties"][older] = {"type": "string", "description": f"The older name of {name}."}
+        schema["properties"][older] = {
+            "type": "string",
+            "description": f"The older name of {name}.",
+        }
     return {"$schema": DRAFT, "title": "Settings of upskill: upskill.config.yaml", **schema}
 
 
@@ -113,7 +122,11 @@ def queries() -> dict[str, Any]:
 def _tidy(value: Any) -> Any:
     """Without the titles that only repeat names."""
     if (fields := as_mapping(value)) is not None:
-        return {key: _tidy(item) for key, item in fields.items() if key != "title" or not isinstance(item, str)}
+        return {
+            key: _tidy(item)
+            for key, item in fields.items()
+            if key != "title" or not isinstance(item, str)
+        }
     items = as_list(value)
     return value if items is None else [_tidy(item) for item in items]
 
@@ -125,7 +138,9 @@ def main() -> None:
         if "--check" not in sys.argv[1:]:
             place.write_text(text, encoding="utf-8")
         elif not place.is_file() or place.read_text(encoding="utf-8") != text:
-            sys.exit(f"src/upskill/schemas/{name} is out of date: run `python docs/make_schemas.py`")
+            sys.exit(
+                f"src/upskill/schemas/{name} is out of date: run `python docs/make_schemas.py`"
+            )
 
 
 if __name__ == "__main__":

@@ -35,7 +35,10 @@ LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link
 
 def pages() -> dict[Path, str]:
     """Every page of the site: the file, and its name there."""
-    found = {path: path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))}
+    found = {
+        path: path.relative_to(ROOT / "docs").as_posix()
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+    }
     return found | {ROOT / name: target for name, target in PAGES.items()}
 
 
@@ -99,7 +102,13 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
-        if tag in LOADED and given.get("rel") not in ("canonical", "next", "prev", "alternate", "edit"):
+        if tag in LOADED and given.get("rel") not in (
+            "canonical",
+            "next",
+            "prev",
+            "alternate",
+            "edit",
+        ):
             self.loads += [given[LOADED[tag]]] if LOADED[tag] in given else []
         if tag == "a" and "href" in given:
             self.links.append(given["href"])
@@ -116,17 +125,25 @@ def check() -> list[str]:
         if path.name == "404.html":  # its links are from the top of whatever host it is on
             continue
         name = path.relative_to(SITE)
-        wrong += [f"{name}: loads {url} from another host" for url in page.loads if re.match(r"(https?:)?//", url)]
+        wrong += [
+            f"{name}: loads {url} from another host"
+            for url in page.loads
+            if re.match(r"(https?:)?//", url)
+        ]
         for url in (*page.links, *page.loads):
             place, _, anchor = url.partition("#")
             if re.match(r"[a-z]+:|//", url):
                 continue
             target = (path.parent / place).resolve() if place else path
             target = target / "index.html" if target.is_dir() else target
-            if not target.exists() or (anchor and target in built and anchor not in built[target].anchors):
+            if not target.exists() or (
+                anchor and target in built and anchor not in built[target].anchors
+            ):
                 wrong.append(f"{name}: links to {url}, which leads nowhere")
     for path in SITE.rglob("*.css"):
-        for url in re.findall(r"(?:url\(|@import )\s*[\"']?((?:https?:)?//[^)\"']+)", path.read_text(encoding="utf-8")):
+        for url in re.findall(
+            r"(?:url\(|@import )\s*[\"']?((?:https?:)?//[^)\"']+)", path.read_text(encoding="utf-8")
+        ):
             wrong.append(f"{path.relative_to(SITE)}: loads {url} from another host")
     return wrong
 
@@ -139,7 +156,9 @@ def main() -> int:
     gather()
     shutil.rmtree(SITE, ignore_errors=True)
     done = subprocess.run(
-        [Path(sys.executable).with_name("zensical"), "build", "--clean", "--strict"], cwd=ROOT, check=False
+        [Path(sys.executable).with_name("zensical"), "build", "--clean", "--strict"],
+        cwd=ROOT,
+        check=False,
     )
     wrong = check() if not done.returncode else ["Zensical found something wrong, see above"]
     for line in wrong:

@@ -13,7 +13,11 @@ import pytest
 PACKAGES = ("@openai/codex@0.166", "opencode-ai@1.18", "@anthropic-ai/claude-code@2.1")
 COMMANDS = ("codex", "opencode", "claude")
 # Those that speak the Agent Client Protocol; they are in a folder of their own.
-ACP_PACKAGES = ("@zed-industries/claude-code-acp@0.16", "@qwen-code/qwen-code@0.24", "@google/gemini-cli@0.61")
+ACP_PACKAGES = (
+    "@zed-industries/claude-code-acp@0.16",
+    "@qwen-code/qwen-code@0.24",
+    "@google/gemini-cli@0.61",
+)
 ACP_COMMANDS = ("claude-code-acp", "qwen", "gemini")
 ROOM = 4 * 2**30  # bytes; they take one GB, and the cache of npm another
 PATIENCE = 1200  # seconds, of the 1800 that a test has
@@ -26,7 +30,10 @@ def install() -> str:
     """Install what is missing; the folders to be put before the PATH. Skips where that is not possible."""
     folders = [_installed(FOLDER, PACKAGES, COMMANDS)]
     if shutil.which("rg") is None:  # opencode would download it; Codex brings one
-        folders += [str(path.parent) for path in FOLDER.glob("node_modules/@openai/codex-*/vendor/*/codex-path/rg")]
+        folders += [
+            str(path.parent)
+            for path in FOLDER.glob("node_modules/@openai/codex-*/vendor/*/codex-path/rg")
+        ]
     return os.pathsep.join(folders)
 
 
@@ -59,12 +66,16 @@ def _installed(folder: Path, packages: tuple[str, ...], commands: tuple[str, ...
 def _install(folder: Path, packages: tuple[str, ...]) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip("the agent programs are not here, and npm, which could install them, is not either")
+        pytest.skip(
+            "the agent programs are not here, and npm, which could install them, is not either"
+        )
     if shutil.disk_usage(folder).free < ROOM:
         pytest.skip("the agent programs are not here, and the disk has too little room for them")
     arguments = ["install", "--prefix", str(folder), "--no-audit", "--no-fund", *packages]
     try:
-        subprocess.run([npm, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=True)
+        subprocess.run(
+            [npm, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=True
+        )
     except subprocess.SubprocessError as error:
         said = getattr(error, "stderr", "") or error
         shutil.rmtree(folder / "node_modules", ignore_errors=True)

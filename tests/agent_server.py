@@ -50,18 +50,26 @@ class Asked:
         """The names of the tools that the program offers; none where it only asks for a title."""
         listed = self._listed
         found = [tool.get("name") or tool.get("function", {}).get("name") for tool in listed]
-        within = [f"{tool['name']}/{inner['name']}" for tool in listed for inner in tool.get("tools", ())]
+        within = [
+            f"{tool['name']}/{inner['name']}" for tool in listed for inner in tool.get("tools", ())
+        ]
         return [name for name in (*found, *within) if name]
 
     def schema(self, tool: str) -> str:
         found = [
-            listed for listed in self._listed if tool in (listed.get("name"), listed.get("function", {}).get("name"))
+            listed
+            for listed in self._listed
+            if tool in (listed.get("name"), listed.get("function", {}).get("name"))
         ]
         return json.dumps(found)
 
     @property
     def _listed(self) -> list[dict[str, Any]]:
-        return [inner for tool in self.body.get("tools", ()) for inner in tool.get("functionDeclarations", [tool])]
+        return [
+            inner
+            for tool in self.body.get("tools", ())
+            for inner in tool.get("functionDeclarations", [tool])
+        ]
 
     @property
     def results(self) -> int:
@@ -69,15 +77,24 @@ class Asked:
         blocks = [
             block
             for message in next(
-                (self.body[name] for name in ("messages", "input", "contents") if name in self.body), ()
+                (
+                    self.body[name]
+                    for name in ("messages", "input", "contents")
+                    if name in self.body
+                ),
+                (),
             )
-            for block in (message, *(message["content"] if isinstance(message.get("content"), list) else ()))
+            for block in (
+                message,
+                *(message["content"] if isinstance(message.get("content"), list) else ()),
+            )
             for block in (block, *message.get("parts", ()))
         ]
         return sum(
             block.get("role") == "tool"
             or "functionResponse" in block
-            or block.get("type") in ("tool_result", "function_call_output", "custom_tool_call_output")
+            or block.get("type")
+            in ("tool_result", "function_call_output", "custom_tool_call_output")
             for block in blocks
         )
 
@@ -102,7 +119,9 @@ Turn = str | Use | Refuse
 Plays = Callable[[Asked], Turn]
 
 
-def working(lines: Sequence[str], answer: str = "All done.", *, opens: str = "", then: Sequence[str] = ()) -> Plays:
+def working(
+    lines: Sequence[str], answer: str = "All done.", *, opens: str = "", then: Sequence[str] = ()
+) -> Plays:
     """A model that runs the lines and answers. Where the catalog has the skill of this name, it opens that first and
     runs the lines of `then` as well."""
 
@@ -111,7 +130,9 @@ def working(lines: Sequence[str], answer: str = "All done.", *, opens: str = "",
         if not shell:
             return "A title"
         offered = bool(opens) and opens in asked.text
-        to_do: list[Turn] = [Use(shell, _line(shell, line)) for line in (*lines, *(then if offered else ()))]
+        to_do: list[Turn] = [
+            Use(shell, _line(shell, line)) for line in (*lines, *(then if offered else ()))
+        ]
         if offered:
             opener = next((tool for tool in asked.tools if tool in OPENERS), "")
             read = Use(shell, _line(shell, f"cat ~/.agents/skills/{opens}/SKILL.md"))
@@ -139,7 +160,9 @@ class AgentServer:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()
         body: dict[str, Any] = json.loads(data) if data.lstrip()[:1] == b"{" else {}
-        asked = Asked(request.method, request.path, dict(request.headers), body, request.query_string)
+        asked = Asked(
+            request.method, request.path, dict(request.headers), body, request.query_string
+        )
         path, _, method = request.path.rpartition("/")[2].rpartition(":")
         speak = SPEAKERS.get(method)
         if request.method != "POST" or speak is None:
@@ -147,14 +170,18 @@ class AgentServer:
             return web.json_response({"error": {"message": "not here"}}, status=404)
         self.asked.append(asked)
         header = "x-goog-api-key" if speak is _gemini else "x-api-key"
-        given = request.headers.get(header) or request.headers.get("Authorization", "").removeprefix("Bearer ")
+        given = request.headers.get(header) or request.headers.get(
+            "Authorization", ""
+        ).removeprefix("Bearer ")
         wrong = _wrong_in_gemini(asked) if speak is _gemini else ""
         if self.key and given != self.key:
             turn: Turn = Refuse(401, "that key is not known")
         else:
             turn = Refuse(400, wrong) if wrong else self.plays(asked)
         if isinstance(turn, Refuse):
-            kind = {401: "authentication_error", 429: "rate_limit_error"}.get(turn.status, "api_error")
+            kind = {401: "authentication_error", 429: "rate_limit_error"}.get(
+                turn.status, "api_error"
+            )
             error = {"type": "error", "error": {"type": kind, "message": turn.words}}
             return web.json_response(error, status=turn.status, headers={"x-should-retry": "false"})
         number = len(self.asked)
@@ -171,13 +198,22 @@ class AgentServer:
 def _messages(model: str, turn: str | Use, number: int) -> Iterator[dict[str, Any]]:
     usage = {"input_tokens": 10, "output_tokens": 1, "cache_read_input_tokens": CACHED}
     usage["cache_creation_input_tokens"] = INPUT - CACHED - 10
-    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model, "content": list[Any]()}
+    message = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": list[Any](),
+    }
     begun: dict[str, Any] = {"type": "text", "text": ""}
     delta: dict[str, Any] = {"type": "text_delta", "text": turn}
     if isinstance(turn, Use):
         begun = {"type": "tool_use", "id": f"toolu_{number}", "name": turn.tool, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(turn.arguments)}
-    ended = {"stop_reason": "tool_use" if isinstance(turn, Use) else "end_turn", "stop_sequence": None}
+    ended = {
+        "stop_reason": "tool_use" if isinstance(turn, Use) else "end_turn",
+        "stop_sequence": None,
+    }
     yield {"type": "message_start", "message": message | {"stop_reason": None, "usage": usage}}
     yield {"type": "content_block_start", "index": 0, "content_block": begun}
     yield {"type": "content_block_delta", "index": 0, "delta": delta}
@@ -188,21 +224,44 @@ def _messages(model: str, turn: str | Use, number: int) -> Iterator[dict[str, An
 
 def _responses(model: str, turn: str | Use, number: int) -> Iterator[dict[str, Any]]:
     content = [{"type": "output_text", "text": turn, "annotations": list[Any]()}]
-    item: dict[str, Any] = {"type": "message", "id": f"m{number}", "role": "assistant", "status": "completed"}
+    item: dict[str, Any] = {
+        "type": "message",
+        "id": f"m{number}",
+        "role": "assistant",
+        "status": "completed",
+    }
     item["content"] = content
     if isinstance(turn, Use):
-        item = {"type": "function_call", "id": f"f{number}", "call_id": f"call_{number}", "status": "completed"}
+        item = {
+            "type": "function_call",
+            "id": f"f{number}",
+            "call_id": f"call_{number}",
+            "status": "completed",
+        }
         namespace, _, name = turn.tool.rpartition("/")
         item |= {"name": name, "arguments": json.dumps(turn.arguments)} | (
             {"namespace": namespace} if namespace else {}
         )
-    usage = {"input_tokens": INPUT, "input_tokens_details": {"cached_tokens": CACHED}, "total_tokens": INPUT + OUTPUT}
+    usage = {
+        "input_tokens": INPUT,
+        "input_tokens_details": {"cached_tokens": CACHED},
+        "total_tokens": INPUT + OUTPUT,
+    }
     usage |= {"output_tokens": OUTPUT, "output_tokens_details": {"reasoning_tokens": REASONING}}
-    response = {"id": f"r{number}", "object": "response", "status": "completed", "model": model, "output": [item]}
+    response = {
+        "id": f"r{number}",
+        "object": "response",
+        "status": "completed",
+        "model": model,
+        "output": [item],
+    }
     place = {"item_id": item["id"], "output_index": 0}
     empty: dict[str, Any] = {"arguments": ""} if isinstance(turn, Use) else {"content": []}
     begun = item | empty | {"status": "in_progress"}
-    yield {"type": "response.created", "response": response | {"status": "in_progress", "output": []}}
+    yield {
+        "type": "response.created",
+        "response": response | {"status": "in_progress", "output": []},
+    }
     yield {"type": "response.output_item.added", "output_index": 0, "item": begun}
     if isinstance(turn, Use):
         yield place | {"type": "response.function_call_arguments.delta", "delta": item["arguments"]}
@@ -233,11 +292,19 @@ def _gemini(model: str, turn: str | Use, number: int) -> Iterator[dict[str, Any]
     if isinstance(turn, Use):
         numbered = {"id": f"call_{number}"} if number % 2 else {}  # only some models give ids
         part = {"functionCall": {**numbered, "name": turn.tool, "args": turn.arguments}}
-    usage = {"promptTokenCount": INPUT, "cachedContentTokenCount": CACHED, "totalTokenCount": INPUT + OUTPUT}
+    usage = {
+        "promptTokenCount": INPUT,
+        "cachedContentTokenCount": CACHED,
+        "totalTokenCount": INPUT + OUTPUT,
+    }
     usage |= {"candidatesTokenCount": OUTPUT - REASONING, "thoughtsTokenCount": REASONING}
     chunk = {"responseId": f"g{number}", "modelVersion": model}
     yield chunk | {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}]}
-    ended = {"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}
+    ended = {
+        "index": 0,
+        "content": {"role": "model", "parts": [{"text": ""}]},
+        "finishReason": "STOP",
+    }
     yield chunk | {"candidates": [ended], "usageMetadata": usage}
 
 
@@ -257,7 +324,13 @@ def _wrong_in_gemini(asked: Asked) -> str:
                 del pending[names.index(part["functionResponse"]["name"])]
             elif "text" not in part:
                 return f"a part of another kind: {sorted(part)}"
-    return "calls without responses" if pending else "" if asked.query == "alt=sse" else "not a stream of events"
+    return (
+        "calls without responses"
+        if pending
+        else ""
+        if asked.query == "alt=sse"
+        else "not a stream of events"
+    )
 
 
 SPEAKERS = {

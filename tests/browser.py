@@ -25,7 +25,9 @@ Scheme = Literal["light", "dark"]
 Answer = TypeVar("Answer")
 PATIENCE = 600_000  # milliseconds; a busy machine takes its time
 SCREENS: dict[str, tuple[int, int]] = {"desktop": (1280, 800), "phone": (390, 844)}
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 
 
 class Browser:
@@ -57,7 +59,9 @@ class Browser:
         def visit() -> Answer:
             width, height = SCREENS[screen]
             context = self._browser.new_context(
-                viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
+                viewport={"width": width, "height": height},
+                color_scheme=scheme,
+                accept_downloads=True,
             )
             context.set_default_timeout(PATIENCE)
             try:

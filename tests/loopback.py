@@ -86,7 +86,9 @@ class Trouble:
     seconds: float = 30.0  # of a slow body or of silence
 
 
-def refuse(status: int, words: str, code: str = "", *, param: str | None = None, retry_after: str = "") -> Trouble:
+def refuse(
+    status: int, words: str, code: str = "", *, param: str | None = None, retry_after: str = ""
+) -> Trouble:
     """A status that is not 200, in the shape its provider gives it."""
     headers = {"Retry-After": retry_after} if retry_after else {}
     return Trouble(status=status, words=words, code=code, param=param, headers=headers)
@@ -98,7 +100,9 @@ Answer = Callable[[Call], Spoken]
 
 def hashed_answer(call: Call) -> str:
     """The same answer for the same model, messages and seed, in every process."""
-    told = json.dumps([call.model, call.system, call.body.get("messages"), call.seed], sort_keys=True)
+    told = json.dumps(
+        [call.model, call.system, call.body.get("messages"), call.seed], sort_keys=True
+    )
     return "answer " + hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
@@ -189,9 +193,13 @@ class JsonSchema(Shape):
         if self.strict:
             for place in _objects(self.schema_):
                 if place.get("additionalProperties") is not False:
-                    raise ValueError("'additionalProperties' is required to be supplied and to be false")
+                    raise ValueError(
+                        "'additionalProperties' is required to be supplied and to be false"
+                    )
                 if set(place.get("required", [])) != set(place.get("properties", {})):
-                    raise ValueError("'required' is required to be an array including every key in properties")
+                    raise ValueError(
+                        "'required' is required to be an array including every key in properties"
+                    )
         return self
 
 
@@ -216,8 +224,12 @@ class ChatRequest(Shape):
     tools: list[OfferedTool] | None = Field(None, min_length=1)
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    response_format: Annotated[SchemaFormat | PlainFormat, Field(discriminator="type")] | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    response_format: Annotated[SchemaFormat | PlainFormat, Field(discriminator="type")] | None = (
+        None
+    )
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        None
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> ChatRequest:
@@ -227,15 +239,23 @@ class ChatRequest(Shape):
         for turn in self.messages:
             if isinstance(turn, ToolTurn):
                 if turn.tool_call_id not in wanted:
-                    raise ValueError("a message of role 'tool' must answer a preceding message with 'tool_calls'")
+                    raise ValueError(
+                        "a message of role 'tool' must answer a preceding message with 'tool_calls'"
+                    )
                 wanted.discard(turn.tool_call_id)
             elif wanted:
                 raise ValueError(f"these tool calls have no response message: {sorted(wanted)}")
             if isinstance(turn, AssistantTurn):
                 wanted = {call.id for call in turn.tool_calls or ()}
         said = json.dumps([turn.model_dump() for turn in self.messages]).lower()
-        if self.response_format and self.response_format.type == "json_object" and "json" not in said:
-            raise ValueError("'messages' must contain the word 'json' to use 'response_format' json_object")
+        if (
+            self.response_format
+            and self.response_format.type == "json_object"
+            and "json" not in said
+        ):
+            raise ValueError(
+                "'messages' must contain the word 'json' to use 'response_format' json_object"
+            )
         return self
 
 
@@ -280,7 +300,10 @@ class UserMessage(Shape):
     role: Literal["user"]
     content: (
         Annotated[str, Field(min_length=1)]
-        | Annotated[list[Annotated[TextBlock | ResultBlock, Field(discriminator="type")]], Field(min_length=1)]
+        | Annotated[
+            list[Annotated[TextBlock | ResultBlock, Field(discriminator="type")]],
+            Field(min_length=1),
+        ]
     )
 
 
@@ -289,7 +312,12 @@ class AssistantMessage(Shape):
     content: (
         Annotated[str, Field(min_length=1)]
         | Annotated[
-            list[Annotated[TextBlock | ThinkingBlock | RedactedBlock | UseBlock, Field(discriminator="type")]],
+            list[
+                Annotated[
+                    TextBlock | ThinkingBlock | RedactedBlock | UseBlock,
+                    Field(discriminator="type"),
+                ]
+            ],
             Field(min_length=1),
         ]
     )
@@ -319,7 +347,9 @@ class ThinkingAdaptive(Shape):
 
 
 class ThinkingOff(Shape):
-    type: Literal["disabled", "between_tools"]  # the second is how newer models are told not to think first
+    type: Literal[
+        "disabled", "between_tools"
+    ]  # the second is how newer models are told not to think first
 
 
 class OutputFormat(Shape):
@@ -348,19 +378,27 @@ class ChosenTool(Shape):
 class MessagesRequest(Shape):
     model: str = Field(min_length=1)
     max_tokens: int = Field(ge=1)
-    messages: list[Annotated[UserMessage | AssistantMessage, Field(discriminator="role")]] = Field(min_length=1)
+    messages: list[Annotated[UserMessage | AssistantMessage, Field(discriminator="role")]] = Field(
+        min_length=1
+    )
     system: str | list[TextBlock] | None = None
     temperature: float | None = Field(None, ge=0, le=1)  # only models up to Claude Opus 4.6 take it
     stream: bool | None = None
     tools: list[ClientTool] | None = None
     tool_choice: ChosenTool | None = None
-    thinking: Annotated[ThinkingEnabled | ThinkingAdaptive | ThinkingOff, Field(discriminator="type")] | None = None
+    thinking: (
+        Annotated[ThinkingEnabled | ThinkingAdaptive | ThinkingOff, Field(discriminator="type")]
+        | None
+    ) = None
     output_config: OutputConfig | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> MessagesRequest:
         thinks = isinstance(self.thinking, ThinkingEnabled | ThinkingAdaptive)
-        if isinstance(self.thinking, ThinkingEnabled) and self.thinking.budget_tokens >= self.max_tokens:
+        if (
+            isinstance(self.thinking, ThinkingEnabled)
+            and self.thinking.budget_tokens >= self.max_tokens
+        ):
             raise ValueError("`max_tokens` must be greater than `thinking.budget_tokens`")
         if thinks and self.temperature not in (None, 1):
             raise ValueError("`temperature` may only be set to 1 when thinking is enabled")
@@ -377,7 +415,10 @@ class MessagesRequest(Shape):
                     "each `tool_use` block must have a `tool_result` block in the next message, and no other"
                 )
             wanted = {block.id for block in blocks if isinstance(block, UseBlock)}
-        if json.dumps(self.model_dump(exclude_none=True, by_alias=True)).count('"cache_control"') > 4:
+        if (
+            json.dumps(self.model_dump(exclude_none=True, by_alias=True)).count('"cache_control"')
+            > 4
+        ):
             raise ValueError("A maximum of 4 blocks with cache_control may be provided")
         return self
 
@@ -404,9 +445,9 @@ class BatchOfFile(Shape):
     input_file_id: str
     endpoint: Literal["/v1/chat/completions"]
     completion_window: Literal["24h"]
-    metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None = Field(
-        None, max_length=16
-    )
+    metadata: (
+        dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None
+    ) = Field(None, max_length=16)
 
 
 class BatchedMessage(Shape):
@@ -451,7 +492,9 @@ class Batch:
     asked: dict[str, dict[str, Any]]
     metadata: Mapping[str, str] | None = None
     polls: int = 0
-    lines: list[tuple[str, bool]] | None = None  # once it has ended: the results, and whether each is an answer
+    lines: list[tuple[str, bool]] | None = (
+        None  # once it has ended: the results, and whether each is an answer
+    )
 
 
 class Loopback:
@@ -522,12 +565,17 @@ class Loopback:
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/files", self._upload)
         app.router.add_get("/v1/files/{id}/content", self._download)
-        for path, create in (("/v1/batches", self._create_of_file), ("/v1/messages/batches", self._create_of_messages)):
+        for path, create in (
+            ("/v1/batches", self._create_of_file),
+            ("/v1/messages/batches", self._create_of_messages),
+        ):
             app.router.add_post(path, create)
             app.router.add_get(path, self._list)
             app.router.add_get(path + "/{id}", self._poll)
         app.router.add_get("/v1/messages/batches/{id}/results", self._results)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
@@ -545,7 +593,9 @@ class Loopback:
     async def __aexit__(self, kind: object, *_: object) -> None:
         await self.stop()
         if kind is None and self.invalid:
-            raise AssertionError("requests that do not have the published shape:\n" + "\n".join(self.invalid))
+            raise AssertionError(
+                "requests that do not have the published shape:\n" + "\n".join(self.invalid)
+            )
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         return await self._serve(request, "openai")
@@ -574,7 +624,9 @@ class Loopback:
     async def _models(self, request: web.Request) -> web.StreamResponse:
         del request
         names = sorted(self.calls) or ["loopback"]
-        return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
+        return web.json_response(
+            {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
+        )
 
     # The two batch APIs.
 
@@ -583,14 +635,28 @@ class Loopback:
             return told
         form = await request.post()
         file = form.get("file")
-        if not isinstance(file, web.FileField) or form.get("purpose") != "batch" or set(form) != {"file", "purpose"}:
-            return self._turn_down(request, f"a file with the purpose 'batch' is expected, not {dict(form)}")
+        if (
+            not isinstance(file, web.FileField)
+            or form.get("purpose") != "batch"
+            or set(form) != {"file", "purpose"}
+        ):
+            return self._turn_down(
+                request, f"a file with the purpose 'batch' is expected, not {dict(form)}"
+            )
         if not file.filename.endswith(".jsonl"):
-            return self._turn_down(request, f"{file.filename}: Invalid file format. Supported formats: ['jsonl']")
+            return self._turn_down(
+                request, f"{file.filename}: Invalid file format. Supported formats: ['jsonl']"
+            )
         name = self._keep_file(file.file.read())
         size = len(self.files[name])
         return web.json_response(
-            {"id": name, "object": "file", "bytes": size, "filename": file.filename, "purpose": "batch"}
+            {
+                "id": name,
+                "object": "file",
+                "bytes": size,
+                "filename": file.filename,
+                "purpose": "batch",
+            }
         )
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
@@ -639,12 +705,20 @@ class Loopback:
     async def _list(self, request: web.Request) -> web.StreamResponse:
         if told := await self._at_desk(request, "list"):
             return told
-        newest = [batch for batch in reversed(self.batches.values()) if batch.format == _desk_format(request)]
+        newest = [
+            batch
+            for batch in reversed(self.batches.values())
+            if batch.format == _desk_format(request)
+        ]
         names = [batch.id for batch in newest]
         begin = names.index(request.query["after"]) + 1 if "after" in request.query else 0
         page = newest[begin : begin + min(self.batch_page, int(request.query.get("limit", "20")))]
-        written = [self._file_batch(b) if b.format == "openai" else self._message_batch(b) for b in page]
-        return web.json_response({"object": "list", "data": written, "has_more": begin + len(page) < len(newest)})
+        written = [
+            self._file_batch(b) if b.format == "openai" else self._message_batch(b) for b in page
+        ]
+        return web.json_response(
+            {"object": "list", "data": written, "has_more": begin + len(page) < len(newest)}
+        )
 
     async def _poll(self, request: web.Request) -> web.StreamResponse:
         if told := await self._at_desk(request, "poll"):
@@ -654,9 +728,14 @@ class Loopback:
             return self._unknown(request)
         batch.polls += 1
         if batch.lines is None and batch.polls > self.batch_polls:
-            batch.lines = [self._batch_line(batch, key, body, request.headers) for key, body in batch.asked.items()]
+            batch.lines = [
+                self._batch_line(batch, key, body, request.headers)
+                for key, body in batch.asked.items()
+            ]
             batch.lines.reverse()  # results come in any order
-        return web.json_response(self._file_batch(batch) if batch.format == "openai" else self._message_batch(batch))
+        return web.json_response(
+            self._file_batch(batch) if batch.format == "openai" else self._message_batch(batch)
+        )
 
     async def _results(self, request: web.Request) -> web.StreamResponse:
         if told := await self._at_desk(request, "results"):
@@ -666,7 +745,9 @@ class Loopback:
             return self._unknown(request)
         return web.Response(text="\n".join(line for line, _ in batch.lines if line))
 
-    def _batch_line(self, batch: Batch, key: str, body: dict[str, Any], headers: Mapping[str, str]) -> tuple[str, bool]:
+    def _batch_line(
+        self, batch: Batch, key: str, body: dict[str, Any], headers: Mapping[str, str]
+    ) -> tuple[str, bool]:
         """What came of one request, as the provider writes it down, and whether that is an answer."""
         call = _call(batch.format, body, headers)
         fate = self.fate(call)
@@ -674,7 +755,9 @@ class Loopback:
             return "", False
         spoken: Spoken | None = None
         if fate == "answered":
-            spoken = next((_rejection(batch.format, name) for name in self.rejects & set(body)), None)
+            spoken = next(
+                (_rejection(batch.format, name) for name in self.rejects & set(body)), None
+            )
             spoken = spoken or (self.answer(call) if callable(self.answer) else self.answer)
         write = _message_line if batch.format == "anthropic" else _file_line
         said = Say(spoken) if isinstance(spoken, str) else spoken
@@ -738,7 +821,9 @@ class Loopback:
         """Count a call of the batch APIs; an answer where it has the wrong key, or trouble is due."""
         self.desk[desk] += 1
         format_ = _desk_format(request)
-        given = request.headers.get("x-api-key") or request.headers.get("Authorization", "").removeprefix("Bearer ")
+        given = request.headers.get("x-api-key") or request.headers.get(
+            "Authorization", ""
+        ).removeprefix("Bearer ")
         if self.key and given != self.key:
             told = refuse(401, "invalid x-api-key", "authentication_error")
             return web.json_response(_error_body(told, format_), status=401)
@@ -747,17 +832,28 @@ class Loopback:
         for number, (where, trouble) in enumerate(self.desk_troubles):
             if where == desk:
                 del self.desk_troubles[number]
-                return await _misbehave(trouble, _call(format_, {"messages": []}, request.headers), request)
+                return await _misbehave(
+                    trouble, _call(format_, {"messages": []}, request.headers), request
+                )
         return None
 
     def _cut_at(self, desk: Desk) -> bool:
-        cut = next((item for item in self.desk_troubles if item[0] == desk and item[1].kind == "cut connection"), None)
+        cut = next(
+            (
+                item
+                for item in self.desk_troubles
+                if item[0] == desk and item[1].kind == "cut connection"
+            ),
+            None,
+        )
         if cut:
             self.desk_troubles.remove(cut)
         return cut is not None
 
     async def _cut(self, request: web.Request) -> web.StreamResponse:
-        return await _misbehave(Trouble("cut connection"), _call("openai", {"messages": []}, request.headers), request)
+        return await _misbehave(
+            Trouble("cut connection"), _call("openai", {"messages": []}, request.headers), request
+        )
 
     def _turn_down(self, request: web.Request, words: str) -> web.StreamResponse:
         self.invalid.append(f"{request.path}: {words}")
@@ -790,14 +886,18 @@ class Loopback:
             SHAPES[call.format].validate_json(data)
         except (ValidationError, ValueError) as error:
             self.invalid.append(f"{call.format}: {error}")
-            return refuse(400, f"the request has not the published shape: {error}", "invalid_request_error")
+            return refuse(
+                400, f"the request has not the published shape: {error}", "invalid_request_error"
+            )
         return None
 
     async def _say(self, spoken: Spoken, call: Call, request: web.Request) -> web.StreamResponse:
         if isinstance(spoken, Trouble):
             return await _misbehave(spoken, call, request)
         said = Say(spoken) if isinstance(spoken, str) else spoken
-        written = _chat_answer(said, call) if call.format == "openai" else _messages_answer(said, call)
+        written = (
+            _chat_answer(said, call) if call.format == "openai" else _messages_answer(said, call)
+        )
         return web.json_response(written | dict(said.extra), headers=said.headers)
 
 
@@ -808,9 +908,13 @@ def _desk_format(request: web.Request) -> Format:
 def _call(format_: Format, body: Mapping[str, Any], headers: Mapping[str, str]) -> Call:
     messages: list[dict[str, Any]] = body.get("messages", [])
     system = _plain(body.get("system", ""))
-    system = "\n".join([system, *(_plain(m.get("content")) for m in messages if m.get("role") == "system")]).strip()
+    system = "\n".join(
+        [system, *(_plain(m.get("content")) for m in messages if m.get("role") == "system")]
+    ).strip()
     prompt = _plain(messages[-1].get("content")) if messages else ""
-    return Call(format_, str(body.get("model", "")), system, prompt, body.get("seed"), body, dict(headers))
+    return Call(
+        format_, str(body.get("model", "")), system, prompt, body.get("seed"), body, dict(headers)
+    )
 
 
 def _plain(content: object) -> str:
@@ -822,7 +926,9 @@ def _plain(content: object) -> str:
 
 def _rejection(format_: Format, name: str) -> Trouble:
     if format_ == "anthropic":
-        return refuse(400, f"{name}: Extra inputs are not permitted for this model", "invalid_request_error")
+        return refuse(
+            400, f"{name}: Extra inputs are not permitted for this model", "invalid_request_error"
+        )
     words = f"Unsupported parameter: '{name}' is not supported with this model."
     if name == "max_tokens":
         words += " Use 'max_completion_tokens' instead."
@@ -834,7 +940,10 @@ def _tokens(text: str) -> int:
 
 
 def _chat_answer(said: Say, call: Call) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": said.text or None if said.calls else said.text}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": said.text or None if said.calls else said.text,
+    }
     message["refusal"] = said.refusal or None
     if said.refusal:
         message["content"] = None
@@ -842,10 +951,17 @@ def _chat_answer(said: Say, call: Call) -> dict[str, Any]:
         message["reasoning_content"] = said.thoughts
     if said.calls:
         message["tool_calls"] = [
-            {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            {
+                "id": f"call_{n}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
             for n, (name, arguments) in enumerate(said.calls)
         ]
-    taken, thought = _tokens(call.system + " " + json.dumps(call.body["messages"])), _tokens(said.thoughts)
+    taken, thought = (
+        _tokens(call.system + " " + json.dumps(call.body["messages"])),
+        _tokens(said.thoughts),
+    )
     given = _tokens(said.text) + thought
     usage = {
         "prompt_tokens": taken,
@@ -881,21 +997,27 @@ def _messages_answer(said: Say, call: Call) -> dict[str, Any]:
         {"type": "tool_use", "id": f"toolu_{n}", "name": name, "input": arguments}
         for n, (name, arguments) in enumerate(said.calls)
     ]
-    taken, thought = _tokens(call.system + " " + json.dumps(call.body["messages"])), _tokens(said.thoughts)
+    taken, thought = (
+        _tokens(call.system + " " + json.dumps(call.body["messages"])),
+        _tokens(said.thoughts),
+    )
     usage = {
         "input_tokens": taken,
         "output_tokens": _tokens(said.text) + thought,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0,
     }
-    refused = {"type": "refusal", "category": None, "explanation": said.refusal} if said.refusal else None
+    refused = (
+        {"type": "refusal", "category": None, "explanation": said.refusal} if said.refusal else None
+    )
     return {
         "id": "msg_loopback",
         "type": "message",
         "role": "assistant",
         "model": call.model,
         "content": content,
-        "stop_reason": said.stop or ("refusal" if said.refusal else "tool_use" if said.calls else "end_turn"),
+        "stop_reason": said.stop
+        or ("refusal" if said.refusal else "tool_use" if said.calls else "end_turn"),
         "stop_sequence": None,
         "stop_details": refused,
         "usage": said.usage if said.usage is not None else usage,
@@ -903,10 +1025,18 @@ def _messages_answer(said: Say, call: Call) -> dict[str, Any]:
 
 
 def _file_line(key: str, fate: Fate, said: Say | Trouble | None, call: Call) -> dict[str, Any]:
-    line: dict[str, Any] = {"id": f"batch_req_{key}", "custom_id": key, "response": None, "error": None}
+    line: dict[str, Any] = {
+        "id": f"batch_req_{key}",
+        "custom_id": key,
+        "response": None,
+        "error": None,
+    }
     if said is None:
         code = "batch_expired" if fate == "expired" else "batch_cancelled"
-        line["error"] = {"code": code, "message": f"This request could not be executed: the batch {fate}."}
+        line["error"] = {
+            "code": code,
+            "message": f"This request could not be executed: the batch {fate}.",
+        }
     elif isinstance(said, Trouble):
         body = _error_body(said, "openai")
         line["response"] = {"status_code": said.status, "request_id": "req_loopback", "body": body}
@@ -930,7 +1060,14 @@ def _error_body(trouble: Trouble, format_: Format) -> dict[str, Any]:
         error = {"type": trouble.code or "api_error", "message": trouble.words}
         return {"type": "error", "error": error, "request_id": "req_loopback"}
     kind = "invalid_request_error" if trouble.status < 500 else "server_error"
-    return {"error": {"message": trouble.words, "type": kind, "param": trouble.param, "code": trouble.code or None}}
+    return {
+        "error": {
+            "message": trouble.words,
+            "type": kind,
+            "param": trouble.param,
+            "code": trouble.code or None,
+        }
+    }
 
 
 async def _misbehave(trouble: Trouble, call: Call, request: web.Request) -> web.StreamResponse:
@@ -939,11 +1076,15 @@ async def _misbehave(trouble: Trouble, call: Call, request: web.Request) -> web.
     match trouble.kind:
         case "html page":
             page = f"<!doctype html><html><head><title>{trouble.words}</title></head><body><h1>Oops</h1></body></html>"
-            return web.Response(status=trouble.status, text=page, content_type="text/html", headers=headers)
+            return web.Response(
+                status=trouble.status, text=page, content_type="text/html", headers=headers
+            )
         case "empty body":
             return web.Response(status=200, headers=headers)
         case "invalid json":
-            return web.Response(status=200, text='{"choices": [{"message": ', content_type="application/json")
+            return web.Response(
+                status=200, text='{"choices": [{"message": ', content_type="application/json"
+            )
         case "encoded":  # it says so, and is not
             return web.Response(text="{}", headers={"Content-Encoding": trouble.code})
         case "error in a 200":
@@ -952,7 +1093,11 @@ async def _misbehave(trouble: Trouble, call: Call, request: web.Request) -> web.
             return web.json_response({"id": "x", "object": "chat.completion", "choices": []})
         case "overflow":
             if call.format == "anthropic":
-                told = refuse(400, "prompt is too long: 210000 tokens > 200000 maximum", "invalid_request_error")
+                told = refuse(
+                    400,
+                    "prompt is too long: 210000 tokens > 200000 maximum",
+                    "invalid_request_error",
+                )
             else:
                 words = "This model's maximum context length is 8192 tokens. However, your messages are longer."
                 told = refuse(400, words, "context_length_exceeded", param="messages")
@@ -976,7 +1121,9 @@ async def _misbehave(trouble: Trouble, call: Call, request: web.Request) -> web.
             await asyncio.sleep(trouble.seconds)
             return web.Response()
         case "status":
-            return web.json_response(_error_body(trouble, call.format), status=trouble.status, headers=headers)
+            return web.json_response(
+                _error_body(trouble, call.format), status=trouble.status, headers=headers
+            )
 
 
 class Gate:

@@ -18,7 +18,9 @@ QUOTED_PASSWORD = "s3cret-W%C3%B6rd"
 
 def find_programs() -> Path | None:
     """Where Debian puts the newest version, or whatever is on the PATH."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
+    found = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda file: int(file.parts[-3])
+    )
     program = found[-1] if found else shutil.which("initdb")
     return Path(program).parent if program else None
 
@@ -40,7 +42,17 @@ class Server:
         password.write_text(f"{PASSWORD}\n", encoding="utf-8")
         password.chmod(0o644)
         self._run(
-            *("initdb", "-D", self.folder / "data", "-U", "upskill", "--pwfile", password, "-A", "scram-sha-256"),
+            *(
+                "initdb",
+                "-D",
+                self.folder / "data",
+                "-U",
+                "upskill",
+                "--pwfile",
+                password,
+                "-A",
+                "scram-sha-256",
+            ),
             *("-E", "UTF8", "--no-locale"),
         )
         self._schemas = itertools.count(1)
@@ -51,7 +63,19 @@ class Server:
         given = "".join(f" -c {setting}" for setting in ("shared_buffers=32MB", *self.settings))
         settings = f"-k {self.folder} -p {self.port} -c listen_addresses=127.0.0.1{given}"
         log = self.folder / "log"
-        self._run("pg_ctl", "-D", self.folder / "data", "-l", log, "-o", settings, "-w", "-t", "300", "start")
+        self._run(
+            "pg_ctl",
+            "-D",
+            self.folder / "data",
+            "-l",
+            log,
+            "-o",
+            settings,
+            "-w",
+            "-t",
+            "300",
+            "start",
+        )
         self.is_running = True
 
     def stop(self, mode: str = "fast") -> None:

@@ -16,7 +16,10 @@ import cpu_stand_in
 from upskill.checks.kernel import gpu_process
 
 HOLD = "import os, signal\nheld = os.open(os.environ['STAND_IN_HELD'], os.O_WRONLY)\n"
-TASK = HOLD + "os.write(held, b'task\\n' if os.fork() else b'started by the task\\n')\nsignal.pause()\n"
+TASK = (
+    HOLD
+    + "os.write(held, b'task\\n' if os.fork() else b'started by the task\\n')\nsignal.pause()\n"
+)
 WATCHED = HOLD + "os.write(held, b'watched\\n')\nsignal.pause()\n"
 LINES = {"server", "task", "started by the task", "watched"}
 
@@ -29,6 +32,9 @@ if __name__ == "__main__":
     store = os.memfd_create("outputs")
     runner = gpu_process.GpuProcess("runner", store, kind)
     watched = gpu_process.GpuProcess("watched", store, kind, ("/usr/bin/env",))
-    source = Path(task).read_text(encoding="utf-8").replace("from __future__ import annotations\n", "") + TASK
+    source = (
+        Path(task).read_text(encoding="utf-8").replace("from __future__ import annotations\n", "")
+        + TASK
+    )
     runner.say({"mode": "check", "arch": "sm_90a", "task": source})
     signal.pause()

@@ -34,7 +34,9 @@ ALPHABETS = {
     "digits": string.digits,
     "b64": string.ascii_letters + string.digits + "+/",
 }
-PLACEHOLDER = re.compile(r"\{(alnum|hex|upper|digits|b64) (\d+)\}|\{(base64|hexof|word) ([^{}]+)\}|\{again\}")
+PLACEHOLDER = re.compile(
+    r"\{(alnum|hex|upper|digits|b64) (\d+)\}|\{(base64|hexof|word) ([^{}]+)\}|\{again\}"
+)
 SECRET = re.compile("«([^»]*)»")
 
 
@@ -104,7 +106,9 @@ class Measurement:
         return found / (found + len(self.false_alarms))
 
 
-def measure(samples: Sequence[Sample], clean: Callable[[str, Counter[str]], str] = redact) -> Measurement:
+def measure(
+    samples: Sequence[Sample], clean: Callable[[str, Counter[str]], str] = redact
+) -> Measurement:
     missed: list[Sample] = []
     false_alarms: list[Sample] = []
     for sample in samples:
@@ -120,7 +124,12 @@ def measure(samples: Sequence[Sample], clean: Callable[[str, Counter[str]], str]
 
 def _survives(sample: Sample, left: str) -> bool:
     """Whether any of the secrets, or half of a long one, is still there."""
-    return any(part in left for secret in sample.secrets for line in secret.split("\n") for part in _parts(line))
+    return any(
+        part in left
+        for secret in sample.secrets
+        for line in secret.split("\n")
+        for part in _parts(line)
+    )
 
 
 def _parts(secret: str) -> Iterator[str]:
@@ -129,8 +138,14 @@ def _parts(secret: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--misses", choices=["seen", "unseen"], help="Show what was missed and what was a false alarm.")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--misses",
+        choices=["seen", "unseen"],
+        help="Show what was missed and what was a false alarm.",
+    )
     shown = parser.parse_args().misses
     corpus = read_corpus()
     for half in ("seen", "unseen", "all"):

@@ -38,7 +38,9 @@ def suite_of(cases: int) -> Suite:
     return Suite.parse({"cases": written}, "evals/suite.yaml")
 
 
-def plan_of_models(models: Sequence[str], cases: int = 12, folder: Path | None = None, **options: Any) -> Plan:
+def plan_of_models(
+    models: Sequence[str], cases: int = 12, folder: Path | None = None, **options: Any
+) -> Plan:
     """A plan of scripted models by these names, which nobody is going to ask."""
     skill = Skill.new("greeter", "Greets people the way this house does.", BODY)
     skill = skill.with_file("skill_meta.json", META.encode())
@@ -67,20 +69,30 @@ def store_run(place: Path, plan: Plan, answered: Answered) -> str:
     return asyncio.run(add())
 
 
-def result_of(plan: Plan, trial: Trial, answer: str, *, passed: bool | None = True, **fields: Any) -> Result:
+def result_of(
+    plan: Plan, trial: Trial, answer: str, *, passed: bool | None = True, **fields: Any
+) -> Result:
     """A result with this answer; `steps` come before it."""
     steps: tuple[Step, ...] = fields.pop("steps", ())
     cost: float | None = fields.pop("cost", 0.0004 if trial.arm == "skill" else 0.0003)
     findings = (
-        CheckFinding("contains", bool(passed), "the answer contains 'ahoy'" if passed else "the answer lacks 'ahoy'"),
-        CheckFinding("max_length", True, f"the answer has {len(answer)} characters; it may have at most 60"),
+        CheckFinding(
+            "contains",
+            bool(passed),
+            "the answer contains 'ahoy'" if passed else "the answer lacks 'ahoy'",
+        ),
+        CheckFinding(
+            "max_length", True, f"the answer has {len(answer)} characters; it may have at most 60"
+        ),
     )
     usage = Usage(220 if trial.arm == "skill" else 60, 12, cost_usd=cost)
     return Result(
         trial,
         plan.key(trial),
         passed,
-        trace=Trace((*steps, Step("assistant", answer)), usage, "end", "scripted", turns=1 + len(steps)),
+        trace=Trace(
+            (*steps, Step("assistant", answer)), usage, "end", "scripted", turns=1 + len(steps)
+        ),
         findings=findings if passed is not None else (),
         usage=usage,
         seconds=1.25,

@@ -12,12 +12,45 @@ from upskill.plain import dict_or_empty, list_or_empty
 from upskill.suites import split
 
 WORDS = (
-    *("Aurora", "Krane", "Lisbon", "cinnamon", "Marta", "yellow", "bronze", "silver", "cedar", "Nilsen"),
-    *("4711", "Halcyon", "Dutch", "green", "Norway", "parrot", "Pepper", "copper", "Falcon", "Havana"),
+    *(
+        "Aurora",
+        "Krane",
+        "Lisbon",
+        "cinnamon",
+        "Marta",
+        "yellow",
+        "bronze",
+        "silver",
+        "cedar",
+        "Nilsen",
+    ),
+    *(
+        "4711",
+        "Halcyon",
+        "Dutch",
+        "green",
+        "Norway",
+        "parrot",
+        "Pepper",
+        "copper",
+        "Falcon",
+        "Havana",
+    ),
 )
 THINGS = (
     *("name", "captain", "port", "cargo", "cook", "flag", "anchor", "bell", "mast", "pilot"),
-    *("number", "song", "language", "colour", "country", "animal", "cat", "lantern", "rival", "destination"),
+    *(
+        "number",
+        "song",
+        "language",
+        "colour",
+        "country",
+        "animal",
+        "cat",
+        "lantern",
+        "rival",
+        "destination",
+    ),
 )
 NUMBERS = range(1, len(WORDS) + 1)
 SIDES = list(split((f"word-{number}", None) for number in NUMBERS))
@@ -25,7 +58,11 @@ TRAIN = [number for number, held_out in zip(NUMBERS, SIDES, strict=True) if not 
 HELD_OUT = [number for number, held_out in zip(NUMBERS, SIDES, strict=True) if held_out]
 FIRST_WORDS = TRAIN[:2]  # what a first draft states
 # What the prompts of those who are asked begin with.
-WRITES, TESTS, REVISES = "You write an Agent Skill", "You write test cases", "You improve an Agent Skill"
+WRITES, TESTS, REVISES = (
+    "You write an Agent Skill",
+    "You write test cases",
+    "You improve an Agent Skill",
+)
 ANSWERS, FIXES = "You answer test questions", "You fix the checks"
 
 
@@ -47,7 +84,11 @@ def case(number: int) -> dict[str, Any]:
     checks: list[dict[str, Any]] = [
         {"kind": "regex", "texts": [rf"\b{word}\b"], "number": 0, "exact": False},
         {"kind": "max_length", "texts": [], "number": 60, "exact": False},
-        *([{"kind": "not_contains", "texts": ["do not know"], "number": 0, "exact": False}] if number % 3 == 0 else []),
+        *(
+            [{"kind": "not_contains", "texts": ["do not know"], "number": 0, "exact": False}]
+            if number % 3 == 0
+            else []
+        ),
     ]
     return {
         "id": f"word-{number}",
@@ -55,8 +96,20 @@ def case(number: int) -> dict[str, Any]:
         "words": 0,
         "checks": checks,
         "reference": word,
-        "right": [f"It is {word}.", f"**{word}**", f"`{word}`", f"{word}!", f"I believe it is {word}."],
-        "wrong": [WORDS[number % len(WORDS)], f"The {thing} has no name.", f"Not {word}.", "Nobody knows.", "Bounty"],
+        "right": [
+            f"It is {word}.",
+            f"**{word}**",
+            f"`{word}`",
+            f"{word}!",
+            f"I believe it is {word}.",
+        ],
+        "wrong": [
+            WORDS[number % len(WORDS)],
+            f"The {thing} has no name.",
+            f"Not {word}.",
+            "Nobody knows.",
+            "Bounty",
+        ],
         "tags": ["words"],
         "evidence": [],
     }
@@ -75,10 +128,16 @@ def cases_and_answers(numbers: Iterable[int]) -> str:
 
 def fresh(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What somebody else answers to these cases."""
-    return {"answers": [{"case": item["id"], "right": item["right"], "wrong": item["wrong"]} for item in items]}
+    return {
+        "answers": [
+            {"case": item["id"], "right": item["right"], "wrong": item["wrong"]} for item in items
+        ]
+    }
 
 
-def draft(numbers: Iterable[int], evidence: Sequence[str] = ("own",), name: str = "house-words") -> dict[str, Any]:
+def draft(
+    numbers: Iterable[int], evidence: Sequence[str] = ("own",), name: str = "house-words"
+) -> dict[str, Any]:
     facts = [{"text": fact(number), "evidence": list(evidence)} for number in numbers]
     return {
         "name": name,
@@ -91,7 +150,14 @@ def draft(numbers: Iterable[int], evidence: Sequence[str] = ("own",), name: str 
 
 def insert(*lines: str, after: int = 1, note: str = "Facts were missing.") -> dict[str, Any]:
     edits = [
-        {"kind": "insert", "line": after, "path": "", "text": line, "evidence": ["own"], "why": "the skill lacks it"}
+        {
+            "kind": "insert",
+            "line": after,
+            "path": "",
+            "text": line,
+            "evidence": ["own"],
+            "why": "the skill lacks it",
+        }
         for line in lines
     ]
     return {"note": note, "edits": edits}
@@ -117,10 +183,13 @@ def suite_rules(numbers: Iterable[int]) -> list[dict[str, Any]]:
 
 
 def teacher_rules(
-    first: Mapping[str, Any], revisions: Sequence[Mapping[str, Any]] = (), numbers: Iterable[int] = NUMBERS
+    first: Mapping[str, Any],
+    revisions: Sequence[Mapping[str, Any]] = (),
+    numbers: Iterable[int] = NUMBERS,
 ) -> list[dict[str, Any]]:
     revising = [
-        {"system": REVISES, "seed": attempt, "answer": json.dumps(said)} for attempt, said in enumerate(revisions, 1)
+        {"system": REVISES, "seed": attempt, "answer": json.dumps(said)}
+        for attempt, said in enumerate(revisions, 1)
     ]
     return [
         {"system": WRITES, "answer": json.dumps(first)},

@@ -27,7 +27,9 @@ from upskill.runs.planning.plan import make_plan
 from upskill.runs.running.evaluate import evaluate_now
 from upskill.skills import Skill
 
-SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
+SCHEMA: dict[str, Any] = json.loads(
+    (REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8")
+)
 OPEN = {"name": "activate_skill", "arguments": {"name": "greeter"}}
 # With the skill on offer, guests 1 to 4 have it opened and are greeted as it says; guests 5 and 6 do not.
 ACTING: list[dict[str, Any]] = [
@@ -39,14 +41,25 @@ ACTING: list[dict[str, Any]] = [
             {
                 "text": "I write it down.",
                 "calls": [
-                    {"name": "write_file", "arguments": {"path": "hello.txt", "content": "one\ntwo\nthree\n"}},
-                    {"name": "bash", "arguments": {"command": "printf '\\033[31mahoy\\033[0m'; ls /nowhere"}},
+                    {
+                        "name": "write_file",
+                        "arguments": {"path": "hello.txt", "content": "one\ntwo\nthree\n"},
+                    },
+                    {
+                        "name": "bash",
+                        "arguments": {"command": "printf '\\033[31mahoy\\033[0m'; ls /nowhere"},
+                    },
                 ],
             },
             "ahoy, friend",
         ],
     },
-    {"turns": [{"calls": [{"name": "bash", "arguments": {"command": "seq 100"}}]}, "hello, friend"]},
+    {
+        "turns": [
+            {"calls": [{"name": "bash", "arguments": {"command": "seq 100"}}]},
+            "hello, friend",
+        ]
+    },
 ]
 # In the baseline arm, guest 2 is greeted by one who looks for the skill where it would be.
 LEAKY: list[dict[str, Any]] = [
@@ -54,7 +67,14 @@ LEAKY: list[dict[str, Any]] = [
         "when": "guest 2.",
         "not_system": "greeter",
         "turns": [
-            {"calls": [{"name": "bash", "arguments": {"command": "cat ~/.agents/skills/greeter/SKILL.md"}}]},
+            {
+                "calls": [
+                    {
+                        "name": "bash",
+                        "arguments": {"command": "cat ~/.agents/skills/greeter/SKILL.md"},
+                    }
+                ]
+            },
             "hello, friend",
         ],
     },
@@ -80,7 +100,9 @@ def unwrapped(text: str) -> str:
 # What was opened.
 
 
-def test_every_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_every_report_splits_the_lift_into_offered_and_opened(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     done = run(upskill, skill, "-v", "--report", "markdown=report.md")
     said = unwrapped(done.out)
     assert done.code == 0
@@ -90,28 +112,55 @@ def test_every_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, 
         r" · not activated 0 \(.{5,15}, 2 pairs",
         said,
     )
-    assert "Go by the lift offered: the trials that activate the skill are not a random sample." in said
+    assert (
+        "Go by the lift offered: the trials that activate the skill are not a random sample."
+        in said
+    )
     # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
     assert "turns 2.0 → 2.7 per task · tool calls 1.0 → 2.3 · tool errors 0% → 29%" in said
     text = (home / "report.md").read_text(encoding="utf-8")
     assert re.search(
-        r"\| scripted:acting\.json \| 4/6 \(67%\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0% → 29% \|", text
+        r"\| scripted:acting\.json \| 4/6 \(67%\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0% → 29% \|",
+        text,
     )
     assert "not a random sample" in text
     (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
-    assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == ("0.66", "2.0", "2.66")
-    assert (row["baseline_calls"], row["baseline_tool_errors"], row["skill_tool_errors"][:4]) == ("1.0", "0.0", "0.28")
+    assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == (
+        "0.66",
+        "2.0",
+        "2.66",
+    )
+    assert (row["baseline_calls"], row["baseline_tool_errors"], row["skill_tool_errors"][:4]) == (
+        "1.0",
+        "0.0",
+        "0.28",
+    )
     shown = upskill("show", "last").out
-    assert "did not open the skill · 2 turns · 1 tool call 1 ✓ bash seq 100 hello, friend ✗" in unwrapped(shown)
-    assert re.search(r"1 ✓ activate_skill greeter\n +3 ✓ write_file path: hello\.txt content: one two three\n", shown)
+    assert (
+        "did not open the skill · 2 turns · 1 tool call 1 ✓ bash seq 100 hello, friend ✗"
+        in unwrapped(shown)
+    )
+    assert re.search(
+        r"1 ✓ activate_skill greeter\n +3 ✓ write_file path: hello\.txt content: one two three\n",
+        shown,
+    )
     as_json = run(upskill, skill, "--json").json
     assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(as_json)] == []
     (model,) = as_json["models"]
     activation = model["activation"]
-    assert (activation["trials"], activation["activated"], activation["rate"]) == (6, 4, pytest.approx(4 / 6, abs=1e-6))
+    assert (activation["trials"], activation["activated"], activation["rate"]) == (
+        6,
+        4,
+        pytest.approx(4 / 6, abs=1e-6),
+    )
     offered, activated, not_activated = activation["lift"].values()
     assert offered == {"pairs": 6, "lift": model["lift"], "interval": model["interval"]}
-    assert (activated["pairs"], activated["lift"], not_activated["pairs"], not_activated["lift"]) == (4, 1.0, 2, 0.0)
+    assert (
+        activated["pairs"],
+        activated["lift"],
+        not_activated["pairs"],
+        not_activated["lift"],
+    ) == (4, 1.0, 2, 0.0)
     assert model["turns"] == {"baseline": 2.0, "skill": pytest.approx(16 / 6, abs=1e-6)}
     assert model["tool_calls"] == {"baseline": 1.0, "skill": pytest.approx(14 / 6, abs=1e-6)}
     assert model["tool_errors"] == {"baseline": 0.0, "skill": pytest.approx(4 / 14, abs=1e-6)}
@@ -123,9 +172,13 @@ def test_each_of_several_models_has_a_block_of_its_own(upskill: Upskill, skill: 
     said = unwrapped(run(upskill, skill, "-m", "scripted:idle.json", "-v").out)
     assert re.search(r"scripted:acting\.json baseline .* activated in 4 of 6 trials", said)
     assert re.search(
-        r"scripted:idle\.json baseline .* activated in 0 of 6 trials .* not activated 0 .* turns 1\.0 → 1\.0", said
+        r"scripted:idle\.json baseline .* activated in 0 of 6 trials .* not activated 0 .* turns 1\.0 → 1\.0",
+        said,
     )
-    assert "scripted:idle.json: Improve its description: the skill was activated in 0 of 6 trials" in said
+    assert (
+        "scripted:idle.json: Improve its description: the skill was activated in 0 of 6 trials"
+        in said
+    )
 
 
 def test_a_chat_has_nothing_to_open(upskill: Upskill, skill: Path) -> None:
@@ -163,7 +216,9 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
         in said
     )
     assert "uses the skill's folder" in said
-    assert re.search(r"See how with `upskill show greeter-[0-9a-f]{8} --case greet-2`.* --fresh\.", said)
+    assert re.search(
+        r"See how with `upskill show greeter-[0-9a-f]{8} --case greet-2`.* --fresh\.", said
+    )
     # Of both models: the wall that did not stand for one stood for none.
     assert len(re.findall(r"scripted:\w+\.json .* INVALID\n", done.out)) == 2
     assert not re.search(r"helps|Use it:|activated|undecided|More evidence", said)
@@ -176,7 +231,11 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     root = ET.parse(home / "report.xml").getroot()
     for suite in root:
         first = next(suite.iter("testcase"))
-        assert (first.get("classname"), first[0].tag, suite.get("errors")) == ("isolation", "error", "1")
+        assert (first.get("classname"), first[0].tag, suite.get("errors")) == (
+            "isolation",
+            "error",
+            "1",
+        )
         assert "greet-2, baseline" in (first[0].get("message") or "")
     # The JSON decides nothing.
     decided = ("--set", "target_pass_rate=50", "--require", "decision=undecided")
@@ -189,7 +248,9 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     reason = leak.pop("reason")
     assert leak == {"model": "scripted:leaky.json", "case": "greet-2", "arm": "baseline", "seed": 0}
     assert "step 1 uses the skill's folder" in reason
-    assert {(model["decision"], model["reason"]) for model in said["models"]} == {("undecided", "isolation")}
+    assert {(model["decision"], model["reason"]) for model in said["models"]} == {
+        ("undecided", "isolation")
+    }
     assert [row["held"] for row in said["requirements"]] == [False, False]
     assert said["choices"] == {"pareto": [], "target": 0.5, "cheapest": None}
 
@@ -212,13 +273,27 @@ def test_runs_and_show_say_that_a_run_is_invalid(upskill: Upskill, skill: Path, 
 
 
 def test_nothing_more_is_run_once_a_run_is_invalid(upskill: Upskill, skill: Path) -> None:
-    done = run(upskill, skill, "-m", "scripted:acting.json", "--until-decided", "--repeats", 4, model="leaky")
+    done = run(
+        upskill,
+        skill,
+        "-m",
+        "scripted:acting.json",
+        "--until-decided",
+        "--repeats",
+        4,
+        model="leaky",
+    )
     assert done.code == 3
     assert "72 of the 96 trials were not needed" in done.out
 
 
-def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill: Path, home: Path) -> None:
-    write_script(home / "leaky.json", [{key: value for key, value in LEAKY[0].items() if key != "when"}, *ACTING])
+def test_many_leaks_are_counted_and_the_first_are_named(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
+    write_script(
+        home / "leaky.json",
+        [{key: value for key, value in LEAKY[0].items() if key != "when"}, *ACTING],
+    )
     said = unwrapped(run(upskill, skill, model="leaky").out)
     assert "6 trials saw or tried to open a skill that should have been hidden:" in said
     assert "greet-3, baseline" in said
@@ -229,11 +304,18 @@ def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill:
 # Where it was run, and what was done there.
 
 
-def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Upskill, skill: Path) -> None:
+def test_a_run_without_protection_is_warned_of_before_the_first_call(
+    upskill: Upskill, skill: Path
+) -> None:
     done = run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0")
     assert "Warning: --sandbox none: commands can read, change and send" in done.err
-    assert done.err.index("Warning: --sandbox none") < done.err.index("the limit of 0 calls was reached")
-    assert "Note: --sandbox none" in run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0", "-v").out
+    assert done.err.index("Warning: --sandbox none") < done.err.index(
+        "the limit of 0 calls was reached"
+    )
+    assert (
+        "Note: --sandbox none"
+        in run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0", "-v").out
+    )
     done = run(upskill, skill, "--sandbox", "none", "--json")
     assert done.err.startswith("Warning: --sandbox none: ")
     assert any(said.startswith("--sandbox none: ") for said in done.json["warnings"])
@@ -269,7 +351,9 @@ def test_show_tells_where_agents_acted_and_every_step_of_a_case(
 
 def test_show_says_which_bound_ended_the_work(upskill: Upskill, skill: Path) -> None:
     run(upskill, skill, "--set", "max_turns=1")
-    assert "stopped at its limit on turns" in unwrapped(upskill("show", "last", "--case", "greet-1").out)
+    assert "stopped at its limit on turns" in unwrapped(
+        upskill("show", "last", "--case", "greet-1").out
+    )
 
 
 # Room, and the older skill.
@@ -277,7 +361,10 @@ def test_show_says_which_bound_ended_the_work(upskill: Upskill, skill: Path) -> 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_keeps_model_and_decision_at_any_width(home: Path, width: int) -> None:
-    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "acting.json", ACTING)])
+    plan = make_plan(
+        Skill.load(write_skill(home / "greeter")),
+        models=[write_script(home / "acting.json", ACTING)],
+    )
     out = io.StringIO()
     console = Console(file=out, width=width)
     console.print(terminal.render(evaluate_now(plan)))
@@ -286,34 +373,60 @@ def test_the_table_keeps_model_and_decision_at_any_width(home: Path, width: int)
     head, *rows = head.splitlines()
     assert head.endswith("Decision")
     assert ("Tokens" in head, "Cost" in head) == (width >= 120, width >= 120)
-    assert rows[0].startswith("  scripted:acting.json")  # on a line of its own where there is little room
+    assert rows[0].startswith(
+        "  scripted:acting.json"
+    )  # on a line of its own where there is little room
     assert rows[-1].endswith("undecided")
     assert len(rows) == (2 if width == 60 else 1)
     assert max(map(len, (head, *rows))) <= width
 
 
-def test_against_a_reference_skill_the_tables_speak_of_it(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_against_a_reference_skill_the_tables_speak_of_it(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     older = write_skill(home / "older" / "greeter", body="Greet with ahoy.\n")
-    done = run(upskill, skill, "--against", older, "--set", "target_pass_rate=50", "--report", "markdown=report.md")
-    assert "Cheapest that reaches 50%: scripted:acting.json with the reference skill" in unwrapped(done.out)
+    done = run(
+        upskill,
+        skill,
+        "--against",
+        older,
+        "--set",
+        "target_pass_rate=50",
+        "--report",
+        "markdown=report.md",
+    )
+    assert "Cheapest that reaches 50%: scripted:acting.json with the reference skill" in unwrapped(
+        done.out
+    )
     done = run(upskill, skill, "--against", older, "--set", "target_pass_rate=50", "-v")
-    assert "  reference skill █████████████░░░░░░░   67%\n  this skill      █████████████░░░░░░░   67%" in done.out
+    assert (
+        "  reference skill █████████████░░░░░░░   67%\n  this skill      █████████████░░░░░░░   67%"
+        in done.out
+    )
     said = unwrapped(done.out)
     assert "Reference skill This skill Lift" in said
     assert "activated in 4 of 6 trials (67%, 30% to 90%); the reference skill in 4 of 6" in said
     assert "Cheapest that reaches 50%: scripted:acting.json with the reference skill" in said
-    assert "| model | reference skill | this skill |" in (home / "report.md").read_text(encoding="utf-8")
+    assert "| model | reference skill | this skill |" in (home / "report.md").read_text(
+        encoding="utf-8"
+    )
     assert "  reference skill ████" in upskill("runs").out
     assert "reference skill · scripted:acting.json · seed 0" in upskill("show", "last").out
     assert not re.search(r"baseline|without it", done.out)
 
 
-def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(upskill: Upskill, home: Path) -> None:
+def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(
+    upskill: Upskill, home: Path
+) -> None:
     cases = [
         {"id": "file", "prompt": "Write a.txt.", "checks": [{"file_exists": "a.txt"}]},
         {"id": "tool", "prompt": "List the files.", "checks": [{"tool_called": "bash"}]},
         {"id": "said", "prompt": "Say ahoy!", "checks": [{"contains": "AHOY"}, {"max_turns": 3}]},
-        {"id": "code", "prompt": "C, please.", "checks": [{"extract": {"to": "a.c"}}, {"file_exists": "a.c"}]},
+        {
+            "id": "code",
+            "prompt": "C, please.",
+            "checks": [{"extract": {"to": "a.c"}}, {"file_exists": "a.c"}],
+        },
     ]
     write_script(home / "model.json", [{"answer": "```\nAHOY\n```"}])
     skill = write_skill(home / "greeter", suite={"cases": cases})
@@ -332,7 +445,9 @@ def test_ctrl_c_in_a_terminal_ends_sandboxes_too_without_complaint(home: Path) -
     waits = {"calls": [{"name": "bash", "arguments": {"command": f"sleep {mark}"}}]}
     write_script(home / "waits.json", [{"turns": [waits, "ahoy"]}])
     skill = write_skill(home / "greeter", cases=4)
-    with start("eval", skill, "-m", "scripted:waits.json", "--agent", "tools", start_new_session=True) as process:
+    with start(
+        "eval", skill, "-m", "scripted:waits.json", "--agent", "tools", start_new_session=True
+    ) as process:
         while len(_sleeping(mark)) < 4:
             assert process.poll() is None
             time.sleep(0.05)

@@ -41,7 +41,9 @@ def test_the_code_that_a_row_names_is_there_and_found_under_its_name(spec: Agent
 
 @every_spec
 def test_a_row_is_complete(spec: AgentSpec) -> None:
-    assert all([spec.program, spec.install, spec.log_in]) or not any([spec.program, spec.install, spec.log_in])
+    assert all([spec.program, spec.install, spec.log_in]) or not any(
+        [spec.program, spec.install, spec.log_in]
+    )
     assert bool(spec.program) == bool(spec.agent or spec.model)
     assert bool(spec.trace_format) == bool(spec.trace_reader)
     assert not spec.session_files or (spec.folder and spec.trace_format)
@@ -49,14 +51,19 @@ def test_a_row_is_complete(spec: AgentSpec) -> None:
 
 
 def test_no_two_agents_share_a_name() -> None:
-    names = [name for spec in SPECS for name in {spec.name, spec.trace_format, *spec.aliases} - {""}]
+    names = [
+        name for spec in SPECS for name in {spec.name, spec.trace_format, *spec.aliases} - {""}
+    ]
     assert len(names) == len(set(names))
 
 
 def test_a_variable_moves_the_folder_of_an_agent() -> None:
     moved = {"HOME": "/home/ada", "CODEX_HOME": "/codex", "XDG_DATA_HOME": "/data"}
     here = {"HOME": "/home/ada"}
-    folders = {name: (AGENT_SPECS[name].folder_in(here), AGENT_SPECS[name].folder_in(moved)) for name in SESSION_NAMES}
+    folders = {
+        name: (AGENT_SPECS[name].folder_in(here), AGENT_SPECS[name].folder_in(moved))
+        for name in SESSION_NAMES
+    }
     assert folders == {
         "codex": (Path("/home/ada/.codex"), Path("/codex")),
         "opencode": (Path("/home/ada/.local/share/opencode"), Path("/data/opencode")),
@@ -71,9 +78,14 @@ def test_doctor_looks_for_every_program_of_the_table_and_its_companion(
     upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
-    monkeypatch.setitem(AGENT_SPECS, "zed", replace(AGENT_SPECS["opencode"], name="zed", program="zed"))
+    monkeypatch.setitem(
+        AGENT_SPECS, "zed", replace(AGENT_SPECS["opencode"], name="zed", program="zed")
+    )
     (home / "zed").write_text("#!/bin/sh\n", encoding="utf-8")
     (home / "zed").chmod(0o755)
     rows = {row["what"]: row["detail"] for row in upskill("doctor", "--json").json}
-    assert rows["agent zed"] == f"{home / 'zed'} (to run as a student, it also needs ripgrep: apt install ripgrep)"
+    assert (
+        rows["agent zed"]
+        == f"{home / 'zed'} (to run as a student, it also needs ripgrep: apt install ripgrep)"
+    )
     assert {f"agent {spec.name}" for spec in SPECS if spec.program} <= set(rows)

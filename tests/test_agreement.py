@@ -8,8 +8,15 @@ import pytest
 from upskill.verdicts.agreement import measure_agreement
 
 
-def ratings(both: int, person: int, check: int, neither: int, per_case: int = 1) -> list[tuple[str, bool, bool]]:
-    rows = [(True, True)] * both + [(True, False)] * person + [(False, True)] * check + [(False, False)] * neither
+def ratings(
+    both: int, person: int, check: int, neither: int, per_case: int = 1
+) -> list[tuple[str, bool, bool]]:
+    rows = (
+        [(True, True)] * both
+        + [(True, False)] * person
+        + [(False, True)] * check
+        + [(False, False)] * neither
+    )
     return [(f"case-{number // per_case}", *row) for number, row in enumerate(rows)]
 
 
@@ -20,7 +27,10 @@ def ratings(both: int, person: int, check: int, neither: int, per_case: int = 1)
         ((25, 0, 0, 25), 1.0),
         ((0, 25, 25, 0), -1.0),
         ((10, 10, 10, 10), 0.0),
-        ((45, 15, 25, 15), (0.6 - 0.54) / 0.46),  # the textbook's pair with the same agreement of 60 %
+        (
+            (45, 15, 25, 15),
+            (0.6 - 0.54) / 0.46,
+        ),  # the textbook's pair with the same agreement of 60 %
         ((25, 35, 5, 35), (0.6 - 0.46) / 0.54),
     ],
 )
@@ -63,23 +73,34 @@ def test_a_few_marks_that_all_agree_are_no_certainty() -> None:
 
 
 def test_marks_on_one_case_count_as_one_draw() -> None:
-    apart, together = measure_agreement(ratings(20, 5, 5, 20)), measure_agreement(ratings(20, 5, 5, 20, per_case=10))
+    apart, together = (
+        measure_agreement(ratings(20, 5, 5, 20)),
+        measure_agreement(ratings(20, 5, 5, 20, per_case=10)),
+    )
     assert apart.kappa == together.kappa
     assert apart.interval is not None
     assert together.interval is not None
-    assert together.interval[1] - together.interval[0] > 1.4 * (apart.interval[1] - apart.interval[0])
+    assert together.interval[1] - together.interval[0] > 1.4 * (
+        apart.interval[1] - apart.interval[0]
+    )
     assert (apart.cases, together.cases) == (50, 5)
 
 
-@pytest.mark.parametrize(("shares", "marks"), [((0.45, 0.05, 0.05, 0.45), 30), ((0.7, 0.1, 0.08, 0.12), 40)])
-def test_the_interval_covers_the_truth_about_as_often_as_it_says(shares: tuple[float, ...], marks: int) -> None:
+@pytest.mark.parametrize(
+    ("shares", "marks"), [((0.45, 0.05, 0.05, 0.45), 30), ((0.7, 0.1, 0.08, 0.12), 40)]
+)
+def test_the_interval_covers_the_truth_about_as_often_as_it_says(
+    shares: tuple[float, ...], marks: int
+) -> None:
     both, person, check, neither = shares
     expected = (both + person) * (both + check) + (check + neither) * (person + neither)
     truth = (both + neither - expected) / (1 - expected)
     draw = np.random.default_rng(7)
     covered = 0
     for _ in range(150):
-        found = measure_agreement(ratings(*(int(count) for count in draw.multinomial(marks, shares))))
+        found = measure_agreement(
+            ratings(*(int(count) for count in draw.multinomial(marks, shares)))
+        )
         assert found.interval is not None
         covered += found.interval[0] <= truth <= found.interval[1]
     assert 0.88 <= covered / 150 <= 0.99

@@ -24,12 +24,23 @@ from upskill.registry import Registry
 PACKAGE = REPOSITORY / "src" / "upskill"
 MODULES = {
     "upskill"
-    + "".join(f".{part}" for part in path.relative_to(PACKAGE).with_suffix("").parts if part != "__init__"): path
+    + "".join(
+        f".{part}" for part in path.relative_to(PACKAGE).with_suffix("").parts if part != "__init__"
+    ): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 # The rooms from top to bottom, and the ones below that each may import: every arrow there is, and none upwards.
 # What stands on the ground floor (FOUNDATION) is open to every room above it.
-FOUNDATION = ("registry", "options", "plain", "inputs", "outputs", "installation", "errors", "version")
+FOUNDATION = (
+    "registry",
+    "options",
+    "plain",
+    "inputs",
+    "outputs",
+    "installation",
+    "errors",
+    "version",
+)
 ARROWS = {
     "cli": "reports experiments authoring runs verdicts suites models sandboxes traces skills settings",
     "reports": "experiments authoring runs verdicts suites sandboxes traces skills",
@@ -82,7 +93,9 @@ def room(module: str) -> str:
 
 def in_rooms() -> Iterator[tuple[str, Path]]:
     """Every module that stands in a room: all but the package's front door."""
-    return ((module, path) for module, path in MODULES.items() if room(module) not in ("", "__main__"))
+    return (
+        (module, path) for module, path in MODULES.items() if room(module) not in ("", "__main__")
+    )
 
 
 def registries() -> Iterator[tuple[str, Registry]]:
@@ -92,13 +105,19 @@ def registries() -> Iterator[tuple[str, Registry]]:
             if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
                 continue
             (target,), made = node.targets, node.value.func
-            if isinstance(target, ast.Name) and isinstance(made, ast.Name) and made.id == "Registry":
+            if (
+                isinstance(target, ast.Name)
+                and isinstance(made, ast.Name)
+                and made.id == "Registry"
+            ):
                 yield module, getattr(import_module(module), target.id)
 
 
 TABLES = list(registries())
 ROWS = [(registry, row) for _, registry in TABLES for row in registry.table]
-KIND_MODULES = {place.partition(":")[0] for _, registry in TABLES for place in registry.table.values()}
+KIND_MODULES = {
+    place.partition(":")[0] for _, registry in TABLES for place in registry.table.values()
+}
 
 
 # Tables.
@@ -136,10 +155,15 @@ def test_every_public_name_is_there() -> None:
 
 def test_imports_go_down_the_rooms_only() -> None:
     for name, below in ARROWS.items():
-        assert set(below.split()) <= set(ROOMS[ROOMS.index(name) + 1 :]), f"{name} has an arrow upwards"
+        assert set(below.split()) <= set(ROOMS[ROOMS.index(name) + 1 :]), (
+            f"{name} has an arrow upwards"
+        )
     for module, path in in_rooms():
         mine = room(module)
-        allowed = {*ARROWS.get(mine, "").split(), *set(FOUNDATION) & set(ROOMS[ROOMS.index(mine) + 1 :])}
+        allowed = {
+            *ARROWS.get(mine, "").split(),
+            *set(FOUNDATION) & set(ROOMS[ROOMS.index(mine) + 1 :]),
+        }
         others = {room(name) for name in imports(path)} - {mine}
         assert others <= allowed, f"{module} imports {others - allowed}"
 
@@ -184,16 +208,22 @@ def test_only_the_command_line_prints_and_exits() -> None:
             continue
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                assert node.func.id not in ("print", "exit", "quit", "input"), f"{path}:{node.lineno}"
+                assert node.func.id not in ("print", "exit", "quit", "input"), (
+                    f"{path}:{node.lineno}"
+                )
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 said = (node.value.id, node.attr)
-                assert said not in (("sys", "exit"), ("sys", "stdout"), ("sys", "stderr")), f"{path}:{node.lineno}"
+                assert said not in (("sys", "exit"), ("sys", "stdout"), ("sys", "stderr")), (
+                    f"{path}:{node.lineno}"
+                )
 
 
 def test_a_kind_never_imports_another_kind() -> None:
     """What a table names is reached through the table; the other files of its folder are there to be shared."""
     for module in KIND_MODULES & set(MODULES):
-        others = {name for name in imports(MODULES[module]) if (module, name) not in EXCEPTIONS} - {module}
+        others = {name for name in imports(MODULES[module]) if (module, name) not in EXCEPTIONS} - {
+            module
+        }
         assert not others & KIND_MODULES, module
 
 
@@ -224,19 +254,37 @@ def test_nothing_imports_in_a_circle() -> None:
 def run_python(*argv: str) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter, with nobody measuring what it covers: that would import a good deal more."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    return subprocess.run([sys.executable, *argv], env=environment, capture_output=True, text=True, check=True)
+    return subprocess.run(
+        [sys.executable, *argv], env=environment, capture_output=True, text=True, check=True
+    )
 
 
 def test_help_imports_little() -> None:
     done = run_python("-X", "importtime", "-m", "upskill", "--help")
-    modules = [line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    modules = [
+        line.split("|")[-1].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    ]
     assert 20 < len(modules) - 1 < 120  # the first line is the heading
-    heavy = ("pydantic", "yaml", "rich", "aiohttp", "numpy", "asyncio", "sqlite3", "jsonschema", "genai_prices")
+    heavy = (
+        "pydantic",
+        "yaml",
+        "rich",
+        "aiohttp",
+        "numpy",
+        "asyncio",
+        "sqlite3",
+        "jsonschema",
+        "genai_prices",
+    )
     assert not [name for name in modules if name.split(".")[0] in heavy]
 
 
 def test_importing_the_package_costs_next_to_nothing() -> None:
-    code = "import sys; before = set(sys.modules); import upskill; print(*set(sys.modules) - before)"
+    code = (
+        "import sys; before = set(sys.modules); import upskill; print(*set(sys.modules) - before)"
+    )
     done = run_python("-c", code)
     assert len(done.stdout.split()) < 30
 
@@ -289,7 +337,9 @@ finally:
 def test_every_command_has_help(upskill: Upskill) -> None:
     listed = upskill("--help").out
     for name, line in COMMANDS.items():
-        command = import_module(f"upskill.cli.commands.{'import_' if name == 'import' else name}").command
+        command = import_module(
+            f"upskill.cli.commands.{'import_' if name == 'import' else name}"
+        ).command
         assert isinstance(command, click.Command)
         done = upskill(name, "--help")
         assert done.code == 0, name

@@ -25,11 +25,17 @@ OLDER = """import os
 def check(answer, workspace, trace):
     return os.stat('/home/student').st_mtime < os.stat('out.txt').st_mtime
 """
-SAW = "def check(answer, workspace, trace):\n    return any('skill' in str(step) for step in trace)\n"
+SAW = (
+    "def check(answer, workspace, trace):\n    return any('skill' in str(step) for step in trace)\n"
+)
 CHECKS: dict[str, dict[str, Any]] = {
-    "a script of the skill": {"command": {"run": "sh ~student/.agents/skills/greeter/scripts/ok.sh"}},
+    "a script of the skill": {
+        "command": {"run": "sh ~student/.agents/skills/greeter/scripts/ok.sh"}
+    },
     "its path": {"command": {"run": "sh /home/student/.agents/skills/greeter/scripts/ok.sh"}},
-    "its SKILL.md anywhere": {"command": {"run": "find /home /tmp . -name SKILL.md 2>/dev/null | grep -q ."}},
+    "its SKILL.md anywhere": {
+        "command": {"run": "find /home /tmp . -name SKILL.md 2>/dev/null | grep -q ."}
+    },
     "the folder that held it": {"python": {"file": "check.py", "source": HERE}},
     "when that was removed": {"python": {"file": "check.py", "source": OLDER}},
     "a trace that shows it": {"python": {"file": "check.py", "source": SAW}},
@@ -37,8 +43,12 @@ CHECKS: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_a_student_that_does_the_same_in_both_arms_gets_the_same_from_every_check(home: Path) -> None:
-    skill = Skill.new("greeter", "Greets.", "Say ahoy.").with_file("scripts/ok.sh", b"exit 0\n", executable=True)
+async def test_a_student_that_does_the_same_in_both_arms_gets_the_same_from_every_check(
+    home: Path,
+) -> None:
+    skill = Skill.new("greeter", "Greets.", "Say ahoy.").with_file(
+        "scripts/ok.sh", b"exit 0\n", executable=True
+    )
     cases = [
         {"id": name.replace(" ", "-"), "prompt": f"Write out.txt ({name}).", "checks": [check]}
         for name, check in CHECKS.items()
@@ -48,7 +58,9 @@ async def test_a_student_that_does_the_same_in_both_arms_gets_the_same_from_ever
     plan = make_plan(skill, Suite.parse(cases), ["scripted:student.yaml"], options)
     with open_store(None) as store:
         found = await evaluate(plan, store=store)
-    assert {(row.case, row.arm): row.passed for row in found.outcomes if row.passed is not False} == {}
+    assert {
+        (row.case, row.arm): row.passed for row in found.outcomes if row.passed is not False
+    } == {}
     assert all(row.activated for row in found.outcomes if row.arm == "skill")
 
 
@@ -61,7 +73,9 @@ async def test_checks_see_the_home_folder_without_what_an_agent_keeps_there_but_
         def setup(self, task: Task) -> Setup:
             usual = super().setup(task)
             notes = {"sessions/all/log": str(task.skill and task.skill.body)}
-            return replace(usual, home_files={**usual.home_files, **notes}, own_home=("sessions/all",))
+            return replace(
+                usual, home_files={**usual.home_files, **notes}, own_home=("sessions/all",)
+            )
 
     def load(_: str) -> type[Program]:
         return Program
@@ -76,14 +90,29 @@ def check(answer, workspace, trace):
     return False, ' '.join(paths)
 """
     cases = [
-        {"id": "a", "prompt": "Work.", "checks": [{"python": {"file": "check.py", "source": source}}]},
-        {"id": "b", "prompt": "Tidy up sessions.", "checks": [{"python": {"file": "check.py", "source": source}}]},
+        {
+            "id": "a",
+            "prompt": "Work.",
+            "checks": [{"python": {"file": "check.py", "source": source}}],
+        },
+        {
+            "id": "b",
+            "prompt": "Tidy up sessions.",
+            "checks": [{"python": {"file": "check.py", "source": source}}],
+        },
     ]
     skill = Skill.new("greeter", "Greets.", "Say ahoy.")
-    plan = make_plan(skill, Suite.parse(cases), ["scripted:student.yaml"], PlanOptions(agent="tools", keys={}))
+    plan = make_plan(
+        skill, Suite.parse(cases), ["scripted:student.yaml"], PlanOptions(agent="tools", keys={})
+    )
     with open_store(None) as store:
         run = (await evaluate(plan, store=store)).run
-        seen = {(result.trial.case, result.trial.arm): result.findings[0].reason for result in store.results(run)}
+        seen = {
+            (result.trial.case, result.trial.arm): result.findings[0].reason
+            for result in store.results(run)
+        }
     own = "/home/student/app/a /home/student/skills/mine/b"
     assert {seen["a", arm] for arm in ("baseline", "skill")} == {own}
-    assert {seen["b", arm] for arm in ("baseline", "skill")} == {own.replace(" ", " /home/student/sessions/all/log ")}
+    assert {seen["b", arm] for arm in ("baseline", "skill")} == {
+        own.replace(" ", " /home/student/sessions/all/log ")
+    }

@@ -23,27 +23,44 @@ from upskill.suites import describe_authors
 from upskill.suites.quality import probe_case
 
 SKILL = Skill.new(
-    "house-rules", "How things are done here.", "\n".join(f"- Rule {n}: do thing {n}." for n in range(40))
+    "house-rules",
+    "How things are done here.",
+    "\n".join(f"- Rule {n}: do thing {n}." for n in range(40)),
 )
 
 
 def examples(prompt: str) -> list[dict[str, Any]]:
     """The worked examples in a prompt, with the answers that others would give where those are written down."""
     blocks = re.findall(r"^```json\n(.*?)^```$", prompt, re.S | re.M)
-    return [ANSWERS_TO.get(one["id"], {}) | one for block in blocks for one in json.loads(block)["cases"]]
+    return [
+        ANSWERS_TO.get(one["id"], {}) | one
+        for block in blocks
+        for one in json.loads(block)["cases"]
+    ]
 
 
 def shown_answers() -> dict[str, dict[str, list[str]]]:
-    (block,) = re.findall(r"^```json\n(.*?)^```$", read_prompt("write_answers", count=5), re.S | re.M)
-    return {one["case"]: {"right": one["right"], "wrong": one["wrong"]} for one in json.loads(block)["answers"]}
+    (block,) = re.findall(
+        r"^```json\n(.*?)^```$", read_prompt("write_answers", count=5), re.S | re.M
+    )
+    return {
+        one["case"]: {"right": one["right"], "wrong": one["wrong"]}
+        for one in json.loads(block)["answers"]
+    }
 
 
 SETTINGS = '{"retries": 5, "backoff": "exponential"}'
 ANSWERS_TO: dict[str, dict[str, list[str]]] = shown_answers() | {
     "metrics-port": {"right": ["`9464`", "Port 9464."], "wrong": ["9090", "9464 or 9090"]},
-    "retry-settings": {"right": [f"```json\n{SETTINGS}\n```", SETTINGS], "wrong": ["{}", SETTINGS.replace("5", "3")]},
+    "retry-settings": {
+        "right": [f"```json\n{SETTINGS}\n```", SETTINGS],
+        "wrong": ["{}", SETTINGS.replace("5", "3")],
+    },
     "subject-line": {
-        "right": ["`ui-pane> mends: the dead login button`", "ui-pane> mends: clicks on the login button"],
+        "right": [
+            "`ui-pane> mends: the dead login button`",
+            "ui-pane> mends: clicks on the login button",
+        ],
         "wrong": ["fix(ui-pane): login button reacts again", "ui-pane: mends login button"],
     },
     "manifest": {
@@ -59,7 +76,9 @@ ANSWERS_TO: dict[str, dict[str, list[str]]] = shown_answers() | {
 }
 
 
-async def fixing(item: dict[str, Any], *answers: object, acts: bool = False) -> tuple[Teacher, Suite, list[str]]:
+async def fixing(
+    item: dict[str, Any], *answers: object, acts: bool = False
+) -> tuple[Teacher, Suite, list[str]]:
     """What comes of a suite with this case, whose writer answers so when it is sent back."""
     lines: list[str] = []
     teacher = says({"cases": [item, *(case(n) for n in range(2, 5))]}, *answers)
@@ -84,15 +103,21 @@ async def test_a_prompt_that_gives_the_values_of_a_schema_away_is_told_so() -> N
     check = {"kind": "json_schema", "texts": [json.dumps(schema)], "number": 0, "exact": False}
     asked = "Give the scope as JSON with the field scope: module or function?"
     item = case(1) | {"prompt": asked, "checks": [check], "reference": '{"scope": "module"}'}
-    assert "copied from the prompt, passes (json_schema passes); the prompt gives the values away" in await told(item)
+    assert (
+        "copied from the prompt, passes (json_schema passes); the prompt gives the values away"
+        in await told(item)
+    )
 
 
 async def test_a_writer_is_told_how_many_prompts_exist_that_it_is_not_shown() -> None:
-    teacher = says({"cases": [case(n) for n in range(1, 4)]}, {"cases": [case(n) for n in range(4, 8)]})
+    teacher = says(
+        {"cases": [case(n) for n in range(1, 4)]}, {"cases": [case(n) for n in range(4, 8)]}
+    )
     suite = await write_suite(SKILL, teacher, count=4)
     shown = [one for one in suite.cases[:3] if not one.held_out]
-    assert f"Prompts that already exist (of 3; the other {3 - len(shown)} are not shown), as JSON:" in user(
-        teacher.asked[1]
+    assert (
+        f"Prompts that already exist (of 3; the other {3 - len(shown)} are not shown), as JSON:"
+        in user(teacher.asked[1])
     )
 
 
@@ -110,7 +135,10 @@ async def test_the_prompts_own_examples_pass_the_gate() -> None:
 
 async def test_a_case_that_allows_a_long_answer_asks_for_no_more_than_it_allows() -> None:
     long = case(1) | {"words": 90}
-    told_so = case(2) | {"words": 90, "prompt": "What is the captain of the ship? Take at most 90 words."}
+    told_so = case(2) | {
+        "words": 90,
+        "prompt": "What is the captain of the ship? Take at most 90 words.",
+    }
     wordy = case(3) | {"words": 2, "reference": f"It is {'very ' * 8}{WORDS[2]}."}
     suite = await write_suite(SKILL, says({"cases": [long, told_so, wordy, case(4)]}), count=4)
     assert [one.max_words for one in suite.cases] == [90, 90, 11, None]
@@ -124,7 +152,9 @@ async def test_look_ups_beyond_half_of_a_suite_go_back_once() -> None:
         contains = {"kind": "contains", "texts": [WORDS[number - 1]], "number": 0, "exact": False}
         return case(number) | {"checks": [contains]}
 
-    material = gather("know the ship", examples=[f"{prompt(n)} -> {WORDS[n - 1]}" for n in range(1, 7)])
+    material = gather(
+        "know the ship", examples=[f"{prompt(n)} -> {WORDS[n - 1]}" for n in range(1, 7)]
+    )
     teacher = says({"cases": [look_up(n) for n in range(1, 5)]}, {"cases": [case(5), look_up(6)]})
     suite = await write_suite(material, teacher, count=4)
     assert [one.id for one in suite.cases] == ["word-1", "word-2", "word-5", "word-6"]
@@ -145,7 +175,9 @@ async def test_the_share_of_look_ups_is_counted_and_said() -> None:
         case(2) | {"checks": [absent], "reference": "kestrel", "right": ["A kestrel.", "kestrel!"]},
         case(3) | {"checks": [contains | {"texts": [WORDS[2]]}, regex]},
     ]
-    material = gather("know the ship", examples=[f"{prompt(n)} -> {WORDS[n - 1]}" for n in (1, 2, 3)])
+    material = gather(
+        "know the ship", examples=[f"{prompt(n)} -> {WORDS[n - 1]}" for n in (1, 2, 3)]
+    )
     suite = await write_suite(material, says({"cases": cases}), count=3, author="scripted:teacher")
     assert [one.metadata.get("look_up") for one in suite.cases] == [True, None, None]
     said = describe_authors(one.metadata for one in suite.cases)
@@ -186,7 +218,9 @@ async def test_answers_of_the_writer_of_the_checks_count_for_nothing() -> None:
     assert (await write_suite(SKILL, teacher, count=4)).cases[0].right == suite.cases[0].right
 
 
-async def test_a_case_that_judges_fresh_answers_otherwise_goes_back_alone_and_is_fixed_in_one_call() -> None:
+async def test_a_case_that_judges_fresh_answers_otherwise_goes_back_alone_and_is_fixed_in_one_call() -> (
+    None
+):
     teacher, suite, lines = await fixing(case(1) | {"checks": STRICT}, fixed(case(1)["checks"]))
     first, second = teacher.asked
     assert [each.messages[0].text.startswith(FIXES) for each in (first, second)] == [False, True]
@@ -204,10 +238,15 @@ async def test_a_case_that_judges_fresh_answers_otherwise_goes_back_alone_and_is
     )
 
 
-async def test_a_writer_can_dispute_an_answer_and_a_case_without_enough_of_them_is_left_out() -> None:
+async def test_a_writer_can_dispute_an_answer_and_a_case_without_enough_of_them_is_left_out() -> (
+    None
+):
     unsure = case(1) | {"right": [*case(1)["right"][:4], "the northern lights"]}
     _, suite, lines = await fixing(unsure, fixed(unsure["checks"], "r5", "w1"))
-    assert (suite.cases[0].right, suite.cases[0].wrong) == (tuple(unsure["right"][:4]), tuple(unsure["wrong"]))
+    assert (suite.cases[0].right, suite.cases[0].wrong) == (
+        tuple(unsure["right"][:4]),
+        tuple(unsure["wrong"]),
+    )
     unsure["right"] = ["Aurora!", *(f"light {n}" for n in range(4))]
     teacher, suite, lines = await fixing(unsure, fixed(unsure["checks"], "r2", "r3", "r4", "r5"))
     assert "word-1" not in suite.by_id
@@ -216,15 +255,22 @@ async def test_a_writer_can_dispute_an_answer_and_a_case_without_enough_of_them_
 
 
 async def test_a_case_that_is_never_fixed_is_left_out_after_two_requests() -> None:
-    for answers, calls in (([fixed(STRICT), fixed(STRICT)], 2), ([fixed(LOOSE[:0]), fixed(STRICT)], 3)):
+    for answers, calls in (
+        ([fixed(STRICT), fixed(STRICT)], 2),
+        ([fixed(LOOSE[:0]), fixed(STRICT)], 3),
+    ):
         teacher, suite, lines = await fixing(case(1) | {"checks": STRICT}, *answers)
         assert (len(teacher.asked), "word-1" in suite.by_id) == (calls, False)
         assert "disagree: word-1." in lines[-1]
 
 
-async def test_checks_that_take_all_right_answers_and_a_denial_too_are_sent_back_once_more() -> None:
+async def test_checks_that_take_all_right_answers_and_a_denial_too_are_sent_back_once_more() -> (
+    None
+):
     any_text = [{"kind": "regex", "texts": ["."], "number": 0, "exact": False}]
-    teacher, suite, _ = await fixing(case(1) | {"checks": STRICT}, fixed(any_text), fixed(case(1)["checks"]))
+    teacher, suite, _ = await fixing(
+        case(1) | {"checks": STRICT}, fixed(any_text), fixed(case(1)["checks"])
+    )
     problems = json.loads(user(teacher.asked[2]))["problems"]
     assert problems["w3"] == "is wrong, and passes"
     assert "passes" in problems["unknown"]
@@ -238,25 +284,42 @@ async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
     assert await leaks(reference="It is 9.0", checks=[{"regex": r"^It is.*9\.0"}]) == {"denied"}
     regex = {"reference": "9.0", "checks": [{"regex": r"\b9\.0\b"}]}
     assert await leaks(**regex) == {"refusal"}
-    fixed = {"reference": "Aurora", "checks": [{"contains": {"text": "Aurora", "asserted": True}}, {"max_length": 30}]}
+    fixed = {
+        "reference": "Aurora",
+        "checks": [{"contains": {"text": "Aurora", "asserted": True}}, {"max_length": 30}],
+    }
     assert await leaks(**fixed) == set()
-    assert await leaks(reference="Yes, with `-f`", checks=[{"starts_with": "yes"}]) == {"yes", "format"}
+    assert await leaks(reference="Yes, with `-f`", checks=[{"starts_with": "yes"}]) == {
+        "yes",
+        "format",
+    }
     assert await leaks(reference="No", checks=[{"equals": "no"}]) == {"no"}
     # What denies something itself, or is taken out of the answer, is not denied once more.
-    assert await leaks(reference="Never on Fridays", checks=[{"contains": "never on fridays"}]) == {"refusal"}
+    assert await leaks(reference="Never on Fridays", checks=[{"contains": "never on fridays"}]) == {
+        "refusal"
+    }
     json_case = {"reference": '{"a": 5}', "checks": [{"json_schema": {"const": {"a": 5}}}]}
     assert await leaks(**json_case) == set()
 
 
 def test_the_pattern_that_test_writers_are_shown_takes_options_before_the_subcommand() -> None:
     (pattern,) = re.findall(r"`(\\bkiln.*?)`", read_prompt("check_kinds"))
-    for command in ("kiln pack --dry --owner ada", "kiln --dry pack --owner='ada'", "kiln --owner ada --dry pack x"):
+    for command in (
+        "kiln pack --dry --owner ada",
+        "kiln --dry pack --owner='ada'",
+        "kiln --owner ada --dry pack x",
+    ):
         assert re.search(pattern, command), command
     assert not re.search(pattern, "kiln pack --dry --owner bob")
 
 
 async def test_a_case_that_is_sent_back_for_several_reasons_is_named_once() -> None:
-    ahead = {"kind": "regex", "texts": [f"^(?=[^\\n]*{case(1)['reference']})"], "number": 0, "exact": False}
+    ahead = {
+        "kind": "regex",
+        "texts": [f"^(?=[^\\n]*{case(1)['reference']})"],
+        "number": 0,
+        "exact": False,
+    }
     weak = case(1) | {"checks": [ahead]}
     teacher = says({"cases": [weak, case(2), case(4)]}, {"cases": [case(1)]})
     await write_suite(SKILL, teacher, count=3)
@@ -281,17 +344,27 @@ async def test_code_sets_how_long_an_answer_should_be_and_brevity_is_a_task_that
     assert limits == [(200, False), (60, True), (len(SKILL.body) - 1, False)]
 
 
-def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(upskill: Upskill, home: Path) -> None:
+def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(
+    upskill: Upskill, home: Path
+) -> None:
     rule = "Say ahoy to every guest, and let nobody wait at the door for longer than it takes to say it."
     checks = [{"contains": "ahoy"}, {"max_length": 40}]
-    cases = [{"id": f"greet-{n}", "prompt": f"Greet guest {n}.", "checks": checks} for n in range(1, 4)]
+    cases = [
+        {"id": f"greet-{n}", "prompt": f"Greet guest {n}.", "checks": checks} for n in range(1, 4)
+    ]
     (home / "greeter" / "evals").mkdir(parents=True)
     skill = f"---\nname: greeter\ndescription: Greets. Use when a guest comes.\n---\n{rule}\n"
     (home / "greeter" / "SKILL.md").write_text(skill, encoding="utf-8")
-    (home / "greeter" / "evals" / "suite.json").write_text(json.dumps({"cases": cases}), encoding="utf-8")
+    (home / "greeter" / "evals" / "suite.json").write_text(
+        json.dumps({"cases": cases}), encoding="utf-8"
+    )
     rules = [
         {"when": "guest 1.", "system": "ahoy", "answer": "ahoy"},
-        {"when": "guest 2.", "system": "ahoy", "answer": f"ahoy, {'my very dear and most welcome ' * 3}guest"},
+        {
+            "when": "guest 2.",
+            "system": "ahoy",
+            "answer": f"ahoy, {'my very dear and most welcome ' * 3}guest",
+        },
         {"when": "guest 3.", "system": "ahoy", "answer": f"I was told: {rule}"},
         {"answer": "hello"},
     ]
@@ -301,8 +374,13 @@ def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(upski
     assert verdict["skill"]["causes"] == {"verbose": 1}
     assert verdict["baseline"]["causes"] == {}
     said = " ".join(upskill("eval", "greeter", "-m", model).out.split())
-    assert "1 of 3 answers with the skill was right but verbose: longer than the case allows." in said
-    assert "✗ max_length: verbose" not in upskill("show", "last", "--case", "greet-2", "--arm", "skill").out
+    assert (
+        "1 of 3 answers with the skill was right but verbose: longer than the case allows." in said
+    )
+    assert (
+        "✗ max_length: verbose"
+        not in upskill("show", "last", "--case", "greet-2", "--arm", "skill").out
+    )
     trials = upskill("show", "last", "--json").json["trials"]
     shown = {one["case"]: one for one in trials if one["arm"] == "skill"}
     assert [shown[f"greet-{n}"]["outcome"] for n in (1, 2, 3)] == ["passed", "passed", "failed"]
@@ -315,7 +393,11 @@ def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(upski
 
 def acting(number: int, **fields: Any) -> dict[str, Any]:
     one = examples(read_prompt("write_acting_cases"))[0]
-    return one | {"id": f"act-{number}", "prompt": f"{one['prompt']} In house {WORDS[number]}."} | fields
+    return (
+        one
+        | {"id": f"act-{number}", "prompt": f"{one['prompt']} In house {WORDS[number]}."}
+        | fields
+    )
 
 
 async def test_the_acting_examples_pass_the_gate_in_a_sandbox() -> None:
@@ -346,21 +428,30 @@ def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, 
     items = [acting(1), *(case(number) for number in range(1, 12))]
     cases = json.dumps({"cases": items})
     rules = [{"system": "work in a folder with a shell", "answer": cases}]
-    writer = write_script(home / "writer.yaml", [*rules, {"system": ANSWERS, "answer": json.dumps(fresh(items))}])
+    writer = write_script(
+        home / "writer.yaml", [*rules, {"system": ANSWERS, "answer": json.dumps(fresh(items))}]
+    )
     student = write_script(home / "student.yaml", [{"answer": "Aurora"}])
     arguments = ("eval", "rules", "-m", student, "--test-writer", writer, "--set", "max_calls=2")
     assert upskill(*arguments).code != 0  # one that only answers gets no such cases
     assert not (home / "rules" / "evals").exists()
     upskill(*arguments, "--agent", "tools")
     suite = Suite.load(home / "rules" / "evals" / "suite.json")
-    assert (suite.cases[0].id, suite.cases[0].checks[0].name, len(suite.cases)) == ("act-1", "command", 12)
+    assert (suite.cases[0].id, suite.cases[0].checks[0].name, len(suite.cases)) == (
+        "act-1",
+        "command",
+        12,
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
         ({"reference": "true"}, "one of its right answers fails ('true'"),
-        ({"checks": [{"kind": "file_exists", "texts": ["settings.ini"], "number": 0}]}, "an empty answer passes"),
+        (
+            {"checks": [{"kind": "file_exists", "texts": ["settings.ini"], "number": 0}]},
+            "an empty answer passes",
+        ),
         (
             {
                 "checks": [
@@ -373,7 +464,9 @@ def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, 
         ),
     ],
 )
-async def test_an_acting_case_that_shows_nothing_is_sent_back(fields: dict[str, Any], why: str) -> None:
+async def test_an_acting_case_that_shows_nothing_is_sent_back(
+    fields: dict[str, Any], why: str
+) -> None:
     assert why in await told(acting(1, **fields), acts=True)
 
 
@@ -393,19 +486,28 @@ async def test_an_acting_case_is_tried_with_scripts_of_somebody_else() -> None:
 def test_checks_are_hardly_ever_wrong_about_hand_written_answers() -> None:
     """At most 3 % of the right ones fail and 10 % of the wrong ones pass, and the gate takes every case."""
     bench = REPOSITORY / "bench" / "answers.py"
-    done = subprocess.run([sys.executable, str(bench)], capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        [sys.executable, str(bench)], capture_output=True, encoding="utf-8", check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    counts = {kind: int(number) for number, kind in re.findall(r"of (\d+) (right|wrong) answers", done.stdout)}
+    counts = {
+        kind: int(number)
+        for number, kind in re.findall(r"of (\d+) (right|wrong) answers", done.stdout)
+    }
     assert min(counts["right"], counts["wrong"]) >= 80
 
 
 # A suite that a model wrote is no suite of one's own.
 
 
-def test_a_suite_that_eval_had_written_can_be_written_anew_and_added_to(upskill: Upskill, home: Path) -> None:
+def test_a_suite_that_eval_had_written_can_be_written_anew_and_added_to(
+    upskill: Upskill, home: Path
+) -> None:
     folder = home / "house-words"
     folder.mkdir()
-    text = "---\nname: house-words\ndescription: States words.\n---\n" + skill_of(*range(1, 21)).body
+    text = (
+        "---\nname: house-words\ndescription: States words.\n---\n" + skill_of(*range(1, 21)).body
+    )
     (folder / "SKILL.md").write_text(text, encoding="utf-8")
     writer = write_script(home / "writer.yaml", [{"answer": cases_and_answers(range(1, 13))}])
     student = write_script(home / "student.yaml", [{"answer": "Aurora"}])
@@ -430,7 +532,9 @@ def test_a_suite_that_eval_had_written_can_be_written_anew_and_added_to(upskill:
 def test_a_limit_of_the_suite_stays_with_the_cases_it_was_for(upskill: Upskill, home: Path) -> None:
     folder = home / "house-words"
     (folder / "evals").mkdir(parents=True)
-    (folder / "SKILL.md").write_text("---\nname: house-words\ndescription: d\n---\nBody.\n", encoding="utf-8")
+    (folder / "SKILL.md").write_text(
+        "---\nname: house-words\ndescription: d\n---\nBody.\n", encoding="utf-8"
+    )
     old = {
         "skill_name": "house-words",
         "max_output_tokens": 64,

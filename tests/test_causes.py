@@ -19,7 +19,9 @@ def told(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: Upskill, home: Path) -> None:
+def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(
+    upskill: Upskill, home: Path
+) -> None:
     causes = {1: "length", 2: "repetition", 3: "context", 4: "refusal", 5: "empty"}
     rules: list[dict[str, Any]] = [
         {"when": f"guest {number}.", "answer": "ahoy", "stop": cause}
@@ -44,23 +46,32 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: 
     assert verdict["baseline"]["causes"] == {"length": 1, "repetition": 1}
     assert (verdict["skill"]["failed"], verdict["skill"]["errored"]) == (5, 0)
 
-    again = upskill(*arguments, "--json", "--report", "markdown=report.md")  # from the store, to the last letter
+    again = upskill(
+        *arguments, "--json", "--report", "markdown=report.md"
+    )  # from the store, to the last letter
     assert again.json["models"] == first.json["models"]
     shown = {
-        (trial["case"], trial["arm"]): (trial["cause"], [one["reason"] for one in trial["findings"]])
+        (trial["case"], trial["arm"]): (
+            trial["cause"],
+            [one["reason"] for one in trial["findings"]],
+        )
         for trial in upskill("show", "last", "--json").json["trials"]
     }
-    assert {case: cause for (case, arm), (cause, _) in shown.items() if arm == "skill" and cause} == {
-        f"greet-{number}": cause for number, cause in causes.items()
-    }
+    assert {
+        case: cause for (case, arm), (cause, _) in shown.items() if arm == "skill" and cause
+    } == {f"greet-{number}": cause for number, cause in causes.items()}
     (cut,) = shown["greet-1", "skill"][1]
-    assert cut.startswith("the answer was cut off after 64 tokens (checks: 2 of 2 pass so far); give it more room")
+    assert cut.startswith(
+        "the answer was cut off after 64 tokens (checks: 2 of 2 pass so far); give it more room"
+    )
     assert shown["greet-6", "skill"][0] == ""
 
-    terminal, markdown = told(upskill(*arguments, "-v").out), (home / "report.md").read_text(encoding="utf-8")
-    limit = (
-        "1 of 6 answers with the skill and 1 of 6 answers in the baseline were cut off at 64 tokens; raise the limit"
+    terminal, markdown = (
+        told(upskill(*arguments, "-v").out),
+        (home / "report.md").read_text(encoding="utf-8"),
     )
+    cut = "1 of 6 answers with the skill and 1 of 6 answers in the baseline were cut off"
+    limit = f"{cut} at 64 tokens; raise the limit"
     for report in (terminal, told(markdown)):
         assert limit in report
         assert "1 of 6 answers in the baseline were cut off for endless repetition." in report
@@ -73,7 +84,12 @@ def test_only_what_a_student_cannot_cause_is_errored(upskill: Upskill, home: Pat
         "1": (Say(refusal="I may not."), "refusal"),
         "2": (Say("I was sa", stop="content_filter"), "refusal"),
         "3": (Trouble("overflow"), "context"),
-        "4": (refuse(400, "The prompt triggered Azure's content management policy.", "content_filter"), "refusal"),
+        "4": (
+            refuse(
+                400, "The prompt triggered Azure's content management policy.", "content_filter"
+            ),
+            "refusal",
+        ),
         "5": (Say("", thoughts="Hm", stop="length"), "length"),
         "6": (Say("", extra={"choices": []}), None),
         "7": (Say(""), "empty"),
@@ -82,8 +98,14 @@ def test_only_what_a_student_cannot_cause_is_errored(upskill: Upskill, home: Pat
         "10": (refuse(429, "You exceeded your current quota.", "insufficient_quota"), None),
         "11": (Say("I was", stop="error"), None),
         "12": (Say("I was", stop="abort"), None),
-        "13": (Say("", extra={"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}), None),
-        "14": (refuse(400, "ThrottlingException: Too many tokens, please wait.", "throttled"), None),
+        "13": (
+            Say("", extra={"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}),
+            None,
+        ),
+        "14": (
+            refuse(400, "ThrottlingException: Too many tokens, please wait.", "throttled"),
+            None,
+        ),
         "15": (refuse(500, "failed to allocate for context size 8192: out of memory", "oom"), None),
     }
 
@@ -92,24 +114,40 @@ def test_only_what_a_student_cannot_cause_is_errored(upskill: Upskill, home: Pat
 
     write_skill(home / "greeter", cases=len(spoken))
     with serving(answer) as server:
-        done = upskill("eval", "greeter", "-m", "qwen", "--base-url", server.url, "--json", "--no-baseline")
+        done = upskill(
+            "eval", "greeter", "-m", "qwen", "--base-url", server.url, "--json", "--no-baseline"
+        )
     assert done.code == 3
     trials = upskill("show", "last", "--json").json["trials"]
     found = {trial["case"]: (trial["outcome"], trial["cause"]) for trial in trials}
     assert found == {
-        f"greet-{number}": ("failed", cause) if cause else ("errored", "") for number, (_, cause) in spoken.items()
+        f"greet-{number}": ("failed", cause) if cause else ("errored", "")
+        for number, (_, cause) in spoken.items()
     }
     reasons = {trial["case"]: trial["findings"][0]["reason"] for trial in trials if trial["cause"]}
-    assert reasons["greet-1"] == "the model or its provider refused: the provider refused: I may not."
+    assert (
+        reasons["greet-1"] == "the model or its provider refused: the provider refused: I may not."
+    )
     tokens = {trial["case"]: trial["usage"]["input_tokens"] for trial in trials}
     assert tokens["greet-3"] > 0, "a prompt that was turned away must not look like tokens saved"
 
 
-def test_a_student_that_acts_and_is_then_refused_has_failed_whatever_it_left(upskill: Upskill, home: Path) -> None:
-    write_skill(home / "greeter", suite={"cases": [{"prompt": "Greet.", "checks": [{"file_exists": "a.txt"}]}]})
+def test_a_student_that_acts_and_is_then_refused_has_failed_whatever_it_left(
+    upskill: Upskill, home: Path
+) -> None:
+    write_skill(
+        home / "greeter",
+        suite={"cases": [{"prompt": "Greet.", "checks": [{"file_exists": "a.txt"}]}]},
+    )
     write = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "ahoy"}}]}
-    rules = [{"turn": 0, **write}, {"system": "greeter", "stop": "refusal", "answer": "No."}, {"answer": ""}]
-    done = upskill("eval", "greeter", "-m", write_script(home / "m.yaml", rules), "--agent", "tools", "--json")
+    rules = [
+        {"turn": 0, **write},
+        {"system": "greeter", "stop": "refusal", "answer": "No."},
+        {"answer": ""},
+    ]
+    done = upskill(
+        "eval", "greeter", "-m", write_script(home / "m.yaml", rules), "--agent", "tools", "--json"
+    )
     if done.code == 2 and "no sandbox works here" in done.err:
         pytest.skip("no sandbox works here")
     (verdict,) = done.json["models"]
@@ -117,12 +155,24 @@ def test_a_student_that_acts_and_is_then_refused_has_failed_whatever_it_left(ups
     assert verdict["baseline"]["passed"] == 1, "an agent that did its work need not say anything"
 
 
-@pytest.mark.parametrize(("prompt", "passed"), [("Greet.", 0), ("Write your greeting to /tmp/out.", 1)])
+@pytest.mark.parametrize(
+    ("prompt", "passed"), [("Greet.", 0), ("Write your greeting to /tmp/out.", 1)]
+)
 def test_what_a_student_left_for_temporary_is_gone_when_checks_run_unless_it_was_asked_for(
     upskill: Upskill, home: Path, prompt: str, passed: int
 ) -> None:
-    write_skill(home / "greeter", suite={"cases": [{"prompt": prompt, "checks": [{"command": "grep ahoy /tmp/out"}]}]})
-    rules = [{"turns": [{"calls": [{"name": "bash", "arguments": {"command": "echo ahoy > /tmp/out"}}]}, "done"]}]
+    write_skill(
+        home / "greeter",
+        suite={"cases": [{"prompt": prompt, "checks": [{"command": "grep ahoy /tmp/out"}]}]},
+    )
+    rules = [
+        {
+            "turns": [
+                {"calls": [{"name": "bash", "arguments": {"command": "echo ahoy > /tmp/out"}}]},
+                "done",
+            ]
+        }
+    ]
     options = ("--agent", "tools", "--sandbox", "bubblewrap", "--json")
     done = upskill("eval", "greeter", "-m", write_script(home / "m.yaml", rules), *options)
     if done.code == 2:
@@ -139,10 +189,15 @@ def test_how_a_judge_dresses_its_grade_up_in_one_arm_changes_nothing(
 ) -> None:
     write_skill(home / "greeter", suite=greetings(8) | {"checks": [{"judge": "It greets."}]})
     student = write_script(
-        home / "model.yaml", [{"system": "house", "answer": "Ahoy, guest!"}, {"answer": "ahoy, guest"}]
+        home / "model.yaml",
+        [{"system": "house", "answer": "Ahoy, guest!"}, {"answer": "ahoy, guest"}],
     )
-    judge = write_script(home / "judge.yaml", [{"when": "Ahoy", "answer": GRADE}, {"answer": f"{preface}{GRADE}\n"}])
-    (verdict,) = upskill("eval", "greeter", "-m", student, "--judge", judge, "--json").json["models"]
+    judge = write_script(
+        home / "judge.yaml", [{"when": "Ahoy", "answer": GRADE}, {"answer": f"{preface}{GRADE}\n"}]
+    )
+    (verdict,) = upskill("eval", "greeter", "-m", student, "--judge", judge, "--json").json[
+        "models"
+    ]
     assert (verdict["baseline"]["passed"], verdict["skill"]["passed"], verdict["lift"]) == (8, 8, 0)
 
 
@@ -154,7 +209,9 @@ def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
     write_skill(home / "greeter", suite=greetings(8) | {"checks": [{"judge": "It greets."}]})
     answers = ["Ahoy, guest!", "ahoy, a guest. Please greet guest! I do not know."]
     with_skill, without = answers if arm == "baseline" else reversed(answers)
-    student = write_script(home / "model.yaml", [{"system": "house", "answer": with_skill}, {"answer": without}])
+    student = write_script(
+        home / "model.yaml", [{"system": "house", "answer": with_skill}, {"answer": without}]
+    )
     said = GRADE.replace("ahoy, guest", quote) if quote else "It greets, so it passes."
     judge = write_script(home / "judge.yaml", [{"when": "Ahoy", "answer": GRADE}, {"answer": said}])
     arguments = ("eval", "greeter", "-m", student, "--judge", judge)
@@ -181,7 +238,11 @@ def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
 @pytest.mark.parametrize(
     ("first", "second", "redrawn"),
     [
-        ("It does not greet.", GRADE, True),  # who is asked again until it passes has had two chances
+        (
+            "It does not greet.",
+            GRADE,
+            True,
+        ),  # who is asked again until it passes has had two chances
         (GRADE.replace("ahoy, guest", "a"), GRADE, False),  # the same grade, with proof
         (GRADE.replace("ahoy, guest", "a"), GRADE.replace("true", "false"), True),
     ],
@@ -191,7 +252,9 @@ def test_a_judge_that_says_something_else_when_asked_again_is_another_draw(
 ) -> None:
     write_skill(home / "greeter", suite=greetings(2) | {"checks": [{"judge": "It greets."}]})
     student = write_script(home / "model.yaml", [{"answer": "ahoy, guest"}])
-    judge = write_script(home / "judge.yaml", [{"turn": 0, "answer": first}, {"turn": 1, "answer": second}])
+    judge = write_script(
+        home / "judge.yaml", [{"turn": 0, "answer": first}, {"turn": 1, "answer": second}]
+    )
     upskill("eval", "greeter", "-m", student, "--judge", judge)
     trials = upskill("show", "last", "--json").json["trials"]
     assert [trial["redraws"] for trial in trials] == [{"judge reply": 1} if redrawn else {}] * 4

@@ -35,11 +35,17 @@ def write_skill(folder: Path, file: str = "evals/evals.json") -> None:
         "reference": TRUE["alfa"],
         "held_out": False,
     }
-    shape = {"skill_name": folder.name, "evals": [case]} if file.endswith("evals.json") else {"cases": [case]}
+    shape = (
+        {"skill_name": folder.name, "evals": [case]}
+        if file.endswith("evals.json")
+        else {"cases": [case]}
+    )
     (folder / file).write_text(json.dumps(shape))
     follows = [{"when": name, "system": code, "answer": code} for name, code in SAID.items()]
     knows = [{"when": name, "answer": code} for name, code in TRUE.items()]
-    (folder.parent / "student.yaml").write_text(yaml.dump([*follows, *knows, {"answer": "no idea"}]))
+    (folder.parent / "student.yaml").write_text(
+        yaml.dump([*follows, *knows, {"answer": "no idea"}])
+    )
 
 
 def proposal(name: str, **more: Any) -> dict[str, Any]:
@@ -58,7 +64,9 @@ def proposal(name: str, **more: Any) -> dict[str, Any]:
 
 def write_challenger(home: Path, *cases: dict[str, Any]) -> str:
     answer = json.dumps({"cases": list(cases)})
-    (home / "challenger.json").write_text(json.dumps([{"system": "leads its reader astray", "answer": answer}]))
+    (home / "challenger.json").write_text(
+        json.dumps([{"system": "leads its reader astray", "answer": answer}])
+    )
     return "scripted:challenger.json"
 
 
@@ -99,7 +107,9 @@ def test_counterexamples_are_kept_as_train_cases_with_a_note(upskill: Upskill, h
     assert "no runs yet" in upskill("show", "last").err
     assert upskill("eval", "codes", "-m", "scripted:student.yaml").code == 0
     trials = upskill("show", "last", "--json").json["trials"]
-    assert {row["case"] for row in trials if row["arm"] == "skill" and not row["passed"]} == set(PLANTED)
+    assert {row["case"] for row in trials if row["arm"] == "skill" and not row["passed"]} == set(
+        PLANTED
+    )
 
 
 def test_the_same_variants_are_not_added_twice(upskill: Upskill, home: Path) -> None:
@@ -109,8 +119,14 @@ def test_the_same_variants_are_not_added_twice(upskill: Upskill, home: Path) -> 
     (home / "student.yaml").write_text(yaml.dump([misled, {"answer": TRUE["alfa"]}]))
     command = ("challenge", "codes", "-m", "scripted:student.yaml", "--json")
     assert upskill(*command).json["counterexamples"] == ["alfa-polite"]
-    assert [proposed["id"] for proposed in upskill(*command).json["proposals"]] == ["alfa-forwarded", "alfa-after"]
-    assert [case.id for case in Suite.required(Skill.load("codes")).cases] == ["alfa", "alfa-polite"]
+    assert [proposed["id"] for proposed in upskill(*command).json["proposals"]] == [
+        "alfa-forwarded",
+        "alfa-after",
+    ]
+    assert [case.id for case in Suite.required(Skill.load("codes")).cases] == [
+        "alfa",
+        "alfa-polite",
+    ]
 
 
 def test_what_is_edited_while_it_runs_stays(upskill: Upskill, home: Path) -> None:
@@ -119,17 +135,30 @@ def test_what_is_edited_while_it_runs_stays(upskill: Upskill, home: Path) -> Non
 
     def answer(call: Call) -> str:
         written = json.loads(file.read_text())
-        written["evals"] = [written["evals"][0], {"id": "new", "prompt": "New?", "checks": [{"contains": "new"}]}]
+        written["evals"] = [
+            written["evals"][0],
+            {"id": "new", "prompt": "New?", "checks": [{"contains": "new"}]},
+        ]
         file.write_text(json.dumps(written))
-        return "no idea" if "Hello" in call.prompt and SAID["carol"] in call.system else TRUE["alfa"]
+        return (
+            "no idea" if "Hello" in call.prompt and SAID["carol"] in call.system else TRUE["alfa"]
+        )
 
     with serving(answer) as server:
-        done = upskill("challenge", "codes", "-m", "student", "--base-url", server.url, "--repeats", 1)
+        done = upskill(
+            "challenge", "codes", "-m", "student", "--base-url", server.url, "--repeats", 1
+        )
     assert done.code == 0, done.err
-    assert [case.id for case in Suite.required(Skill.load("codes")).cases] == ["alfa", "new", "alfa-polite"]
+    assert [case.id for case in Suite.required(Skill.load("codes")).cases] == [
+        "alfa",
+        "new",
+        "alfa-polite",
+    ]
 
 
-def test_a_proposal_that_tells_nothing_is_sent_back_and_never_run(upskill: Upskill, home: Path) -> None:
+def test_a_proposal_that_tells_nothing_is_sent_back_and_never_run(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     empty = [{"kind": "not_contains", "texts": ["zzz"], "number": 0, "exact": False}]
     challenger = write_challenger(home, proposal("carol"), proposal("delta", checks=empty))
@@ -143,31 +172,48 @@ def test_a_student_that_guesses_is_not_misled() -> None:
     bench = runpy.run_path(str(REPOSITORY / "bench" / "challenge.py"), run_name="bench_challenge")
     for seed in range(5):
         _, trying = asyncio.run(bench["challenge"](seed))
-        assert all(trying.status(case) != "counterexample" for case in trying.cases if case.startswith("worthless"))
+        assert all(
+            trying.status(case) != "counterexample"
+            for case in trying.cases
+            if case.startswith("worthless")
+        )
 
 
-def test_without_a_challenger_the_cases_of_the_suite_are_put_in_other_ways(upskill: Upskill, home: Path) -> None:
+def test_without_a_challenger_the_cases_of_the_suite_are_put_in_other_ways(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     rules = yaml.safe_load((home / "student.yaml").read_text())
     body = {"when": "Hello!", "system": SAID["alfa"], "answer": "Hello to you."}
     (home / "student.yaml").write_text(yaml.dump([body, *rules]))
     found = upskill("challenge", "codes", "-m", "scripted:student.yaml", "--json").json
     assert found["counterexamples"] == ["alfa-polite"]
-    assert {each["id"] for each in found["proposals"]} == {"alfa-polite", "alfa-forwarded", "alfa-after"}
+    assert {each["id"] for each in found["proposals"]} == {
+        "alfa-polite",
+        "alfa-forwarded",
+        "alfa-after",
+    }
     skill = Skill.load("codes")
     suite = Suite.of(skill)
     assert suite
     assert len(asyncio.run(vary(suite, skill, limit=2))) == 2
 
 
-def test_without_a_challenger_or_a_train_case_there_is_nothing_to_propose(upskill: Upskill, home: Path) -> None:
+def test_without_a_challenger_or_a_train_case_there_is_nothing_to_propose(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     file = home / "codes" / "evals" / "evals.json"
     file.write_text(file.read_text().replace('"held_out": false', '"held_out": true'))
-    assert "no train case can be put another way" in upskill("challenge", "codes", "-m", "scripted:student.yaml").err
+    assert (
+        "no train case can be put another way"
+        in upskill("challenge", "codes", "-m", "scripted:student.yaml").err
+    )
 
 
-def test_a_counterexample_without_a_reference_answer_shows_none(upskill: Upskill, home: Path) -> None:
+def test_a_counterexample_without_a_reference_answer_shows_none(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     file = home / "codes" / "evals" / "evals.json"
     file.write_text(file.read_text().replace('"reference": "11-afla", ', ""))
@@ -179,10 +225,19 @@ def test_a_counterexample_without_a_reference_answer_shows_none(upskill: Upskill
     assert "right:" not in shown
 
 
-def test_a_suite_of_your_own_is_not_changed_and_counterexamples_go_to_a_file(upskill: Upskill, home: Path) -> None:
+def test_a_suite_of_your_own_is_not_changed_and_counterexamples_go_to_a_file(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes", "evals/suite.json")
     before = (home / "codes" / "evals" / "suite.json").read_text()
-    flags = ("-m", "scripted:student.yaml", "--challenger", write_challenger(home, proposal("carol")), "--proposals", 1)
+    flags = (
+        "-m",
+        "scripted:student.yaml",
+        "--challenger",
+        write_challenger(home, proposal("carol")),
+        "--proposals",
+        1,
+    )
     assert "is your own suite" in upskill("challenge", "codes", *flags).err
     assert upskill("challenge", "codes", *flags, "-o", "found.yaml").code == 0
     assert (home / "codes" / "evals" / "suite.json").read_text() == before
@@ -194,9 +249,13 @@ def test_a_suite_of_your_own_is_not_changed_and_counterexamples_go_to_a_file(ups
 
 def test_a_challenger_can_be_anybody_who_answers_by_hand(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
-    done = upskill("challenge", "codes", "-m", "scripted:student.yaml", "--challenger", "handoff:desk")
+    done = upskill(
+        "challenge", "codes", "-m", "scripted:student.yaml", "--challenger", "handoff:desk"
+    )
     assert done.code == 0, done.err
-    assert any(SAID["carol"] in path.read_text() for path in (home / "desk").rglob("*") if path.is_file())
+    assert any(
+        SAID["carol"] in path.read_text() for path in (home / "desk").rglob("*") if path.is_file()
+    )
     assert "needs a --challenger" in upskill("challenge", "codes", "--attack-checks").err
 
 
@@ -204,9 +263,19 @@ def test_no_request_to_a_challenger_has_a_held_out_prompt(upskill: Upskill, home
     write_skill(home / "codes")
     path = home / "codes" / "evals" / "evals.json"
     suite = json.loads(path.read_text())
-    hidden = {**suite["evals"][0], "id": "bravo", "prompt": "Which code opens the hidden bravo?", "held_out": True}
+    hidden = {
+        **suite["evals"][0],
+        "id": "bravo",
+        "prompt": "Which code opens the hidden bravo?",
+        "held_out": True,
+    }
     path.write_text(json.dumps({**suite, "evals": [*suite["evals"], hidden]}))
-    assert upskill("challenge", "codes", "-m", "scripted:student.yaml", "--challenger", "handoff:desk").code == 0
+    assert (
+        upskill(
+            "challenge", "codes", "-m", "scripted:student.yaml", "--challenger", "handoff:desk"
+        ).code
+        == 0
+    )
     (asked,) = [path.read_text() for path in (home / "desk").glob("*.prompt.md")]
     assert "What is the code of alfa?" in asked
     assert "hidden bravo" not in asked
@@ -214,7 +283,9 @@ def test_no_request_to_a_challenger_has_a_held_out_prompt(upskill: Upskill, home
 
 def test_checks_can_be_attacked_by_hand(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
-    assert upskill("challenge", "codes", "--attack-checks", "--challenger", "handoff:desk").code == 0
+    assert (
+        upskill("challenge", "codes", "--attack-checks", "--challenger", "handoff:desk").code == 0
+    )
     (asked,) = [path.read_text() for path in (home / "desk").glob("*.prompt.md")]
     assert "You attack the checks" in asked
     assert TRUE["alfa"] in asked
@@ -230,8 +301,12 @@ def test_a_ceiling_leaves_proposals_undecided(upskill: Upskill, home: Path) -> N
 
 def test_it_is_a_library_verb(home: Path) -> None:
     write_skill(home / "codes")
-    settings = ChallengeSettings(challenger=write_challenger(home, proposal("carol"), proposal("bravo")), count=2)
-    found = asyncio.run(challenge(Skill.load("codes"), students=["scripted:student.yaml"], settings=settings))
+    settings = ChallengeSettings(
+        challenger=write_challenger(home, proposal("carol"), proposal("bravo")), count=2
+    )
+    found = asyncio.run(
+        challenge(Skill.load("codes"), students=["scripted:student.yaml"], settings=settings)
+    )
     assert [case.id for case in found.counterexamples] == ["carol-code"]
 
 
@@ -247,11 +322,19 @@ def write_attacker(home: Path, *, judged: str = "wrong", fixed: str = "^\\W*11-a
         {
             "system": "You attack",
             "match": '"tried": \\[\\]',
-            "answer": json.dumps({"attacks": [{"case": "alfa", "wrong": [PASSES, "99"], "right": [TRUE["alfa"]]}]}),
+            "answer": json.dumps(
+                {"attacks": [{"case": "alfa", "wrong": [PASSES, "99"], "right": [TRUE["alfa"]]}]}
+            ),
         },
         {"system": "You attack", "answer": json.dumps({"attacks": []})},
-        {"system": "You say of answers", "answer": json.dumps({"judged": [{"case": "alfa", **names}]})},
-        {"system": "You fix", "answer": json.dumps({"cases": [{"id": "alfa", "checks": checks, "disputed": []}]})},
+        {
+            "system": "You say of answers",
+            "answer": json.dumps({"judged": [{"case": "alfa", **names}]}),
+        },
+        {
+            "system": "You fix",
+            "answer": json.dumps({"cases": [{"id": "alfa", "checks": checks, "disputed": []}]}),
+        },
     ]
     (home / "attacker.json").write_text(json.dumps(rules))
     return "scripted:attacker.json"
@@ -259,9 +342,13 @@ def write_attacker(home: Path, *, judged: str = "wrong", fixed: str = "^\\W*11-a
 
 def test_what_an_attacker_finds_goes_into_the_checks(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
-    done = upskill("challenge", "codes", "--attack-checks", "--challenger", write_attacker(home), "--json")
+    done = upskill(
+        "challenge", "codes", "--attack-checks", "--challenger", write_attacker(home), "--json"
+    )
     assert done.code == 0, done.err
-    assert done.json["attacks"] == [{"case": "alfa", "kind": "wrong", "answer": PASSES, "fate": "fixed"}]
+    assert done.json["attacks"] == [
+        {"case": "alfa", "kind": "wrong", "answer": PASSES, "fate": "fixed"}
+    ]
     assert done.json["clean"]
     suite = Suite.of(Skill.load("codes"))
     assert suite
@@ -285,8 +372,12 @@ def test_a_fix_cannot_dispute_what_the_suite_calls_right(upskill: Upskill, home:
     (home / "attacker.json").write_text(json.dumps(rules))
     done = upskill("challenge", "codes", "--attack-checks", "--challenger", attacker)
     assert done.code == 0, done.err
-    assert "The checks judged 1 answer wrongly, none fixed (2 rounds)." in " ".join(done.out.split())
-    assert not upskill("challenge", "codes", "--attack-checks", "--challenger", attacker, "--json").json["clean"]
+    assert "The checks judged 1 answer wrongly, none fixed (2 rounds)." in " ".join(
+        done.out.split()
+    )
+    assert not upskill(
+        "challenge", "codes", "--attack-checks", "--challenger", attacker, "--json"
+    ).json["clean"]
     suite = Suite.of(Skill.load("codes"))
     assert suite
     assert suite.cases[0].right == (right,)
@@ -296,26 +387,38 @@ def test_an_attacker_who_fails_later_keeps_what_was_fixed(upskill: Upskill, home
     write_skill(home / "codes")
     write_attacker(home)
     rules = json.loads((home / "attacker.json").read_text())
-    (home / "attacker.json").write_text(json.dumps([rules[0], {"system": "You attack", "answer": "hm"}, *rules[2:]]))
-    done = upskill("challenge", "codes", "--attack-checks", "--challenger", "scripted:attacker.json")
+    (home / "attacker.json").write_text(
+        json.dumps([rules[0], {"system": "You attack", "answer": "hm"}, *rules[2:]])
+    )
+    done = upskill(
+        "challenge", "codes", "--attack-checks", "--challenger", "scripted:attacker.json"
+    )
     assert done.code == 0, done.err
     text = " ".join(done.out.split())
     assert "1 fixed in 1 case (2 rounds). Stopped early: attacking checks: no usable answer" in text
     assert Suite.required(Skill.load("codes")).cases[0].wrong == (PASSES,)
 
 
-def test_an_answer_that_another_reader_calls_otherwise_changes_nothing(upskill: Upskill, home: Path) -> None:
+def test_an_answer_that_another_reader_calls_otherwise_changes_nothing(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     attacker = write_attacker(home, judged="right")
     done = upskill("challenge", "codes", "--attack-checks", "--challenger", attacker, "--json")
     assert (done.json["attacks"], done.json["refused"]) == ([], 1)
 
 
-def test_an_attacker_who_answers_something_else_has_not_found_the_checks_clean(upskill: Upskill, home: Path) -> None:
+def test_an_attacker_who_answers_something_else_has_not_found_the_checks_clean(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
-    for number, said in enumerate(({}, {"attacks": [{"case": "zulu", "wrong": [PASSES], "right": []}]})):
+    for number, said in enumerate(
+        ({}, {"attacks": [{"case": "zulu", "wrong": [PASSES], "right": []}]})
+    ):
         (home / f"{number}.json").write_text(json.dumps([{"answer": json.dumps(said)}]))
-        done = upskill("challenge", "codes", "--attack-checks", "--challenger", f"scripted:{number}.json")
+        done = upskill(
+            "challenge", "codes", "--attack-checks", "--challenger", f"scripted:{number}.json"
+        )
         assert done.code != 0
         assert "attacking checks: no usable answer" in done.err
 
@@ -344,7 +447,9 @@ def test_a_fix_that_fails_the_reference_is_not_taken(upskill: Upskill, home: Pat
     write_skill(home / "codes")
     before = (home / "codes" / "evals" / "evals.json").read_text()
     attacker = write_attacker(home, fixed="^hammer$")
-    done = upskill("challenge", "codes", "--attack-checks", "--challenger", attacker, "--rounds", 1, "--json")
+    done = upskill(
+        "challenge", "codes", "--attack-checks", "--challenger", attacker, "--rounds", 1, "--json"
+    )
     assert [each["fate"] for each in done.json["attacks"]] == ["open"]
     assert (home / "codes" / "evals" / "evals.json").read_text() == before
 

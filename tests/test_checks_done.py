@@ -73,10 +73,15 @@ def only_tools(home: Path) -> dict[str, Any]:
     (home / "tools").mkdir()
     for name in ("mktemp", "mkdir", "chmod", "cat", "rm", "bash"):
         (home / "tools" / name).symlink_to(f"/usr/bin/{name}")
-    return {"readonly_mounts": {"/opt/tools": home / "tools"}, "environment": {"PATH": "/opt/tools"}}
+    return {
+        "readonly_mounts": {"/opt/tools": home / "tools"},
+        "environment": {"PATH": "/opt/tools"},
+    }
 
 
-async def look(line: dict[str, Any], sandbox: Sandbox | None, answer: str = "done", **more: Any) -> Finding:
+async def look(
+    line: dict[str, Any], sandbox: Sandbox | None, answer: str = "done", **more: Any
+) -> Finding:
     trace = Trace((*more.pop("steps", ()), Step("assistant", answer)), turns=more.pop("turns", 0))
     return await read_check(line, "suite.yaml").check.run(Evidence(trace, sandbox=sandbox, **more))
 
@@ -96,15 +101,27 @@ LOOKS: list[tuple[dict[str, Any], bool, str]] = [
     ({"file_exists": "data/"}, True, "data/ exists"),
     ({"file_exists": "report.md/"}, False, "report.md/: is not a folder"),
     ({"file_contains": {"path": "report.md", "text": "passed"}}, True, "report.md has 'passed'"),
-    ({"file_contains": {"path": "report.md", "text": ["passed", "PASSED"]}}, False, "report.md lacks 'PASSED'"),
-    ({"file_contains": {"path": "report.md", "text": "PASSED", "ignore_case": True}}, True, "report.md has 'PASSED'"),
+    (
+        {"file_contains": {"path": "report.md", "text": ["passed", "PASSED"]}},
+        False,
+        "report.md lacks 'PASSED'",
+    ),
+    (
+        {"file_contains": {"path": "report.md", "text": "PASSED", "ignore_case": True}},
+        True,
+        "report.md has 'PASSED'",
+    ),
     ({"file_contains": {"path": "nothing.md", "text": "x"}}, False, "nothing.md: does not exist"),
     (
         {"file_matches": {"path": "report.md", "pattern": r"^All \d+"}},
         True,
         r"report.md matches '^All \d+' with 'All 3'",
     ),
-    ({"file_matches": {"path": "report.md", "pattern": r"\d{2}"}}, False, r"report.md does not match '\d{2}'"),
+    (
+        {"file_matches": {"path": "report.md", "pattern": r"\d{2}"}},
+        False,
+        r"report.md does not match '\d{2}'",
+    ),
     ({"file_matches": {"path": "data", "pattern": "x"}}, False, "data: is a folder"),
     (
         {"file_json_schema": {"path": "data/out.json", "schema": COUNT}},
@@ -116,13 +133,21 @@ LOOKS: list[tuple[dict[str, Any], bool, str]] = [
         False,
         """data/out.json's JSON does not match the schema at $: {'count': 3} is not of type 'array'""",
     ),
-    ({"file_json_schema": {"path": "nothing.json", "schema": COUNT}}, False, "nothing.json: does not exist"),
+    (
+        {"file_json_schema": {"path": "nothing.json", "schema": COUNT}},
+        False,
+        "nothing.json: does not exist",
+    ),
     (
         {"file_json_schema": {"path": "broken.json", "schema": COUNT}},
         False,
         "broken.json is not JSON: a key in double quotes",
     ),
-    ({"file_json_schema": {"path": "deep.json", "schema": LISTS}}, False, "deep.json's JSON cannot be checked against"),
+    (
+        {"file_json_schema": {"path": "deep.json", "schema": LISTS}},
+        False,
+        "deep.json's JSON cannot be checked against",
+    ),
     (
         {"file_json_schema": {"path": "large.json", "schema": LISTS}},
         False,
@@ -152,32 +177,61 @@ async def test_without_a_sandbox_nothing_that_was_left_can_be_judged() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"file_exists": "/etc/passwd"}, "file_exists.path: '/etc/passwd' is not a path inside the workspace"),
+    (
+        {"file_exists": "/etc/passwd"},
+        "file_exists.path: '/etc/passwd' is not a path inside the workspace",
+    ),
     ({"file_exists": "../x"}, "file_exists.path: '../x' is not a path inside the workspace"),
     ({"file_exists": []}, "file_exists.path: an empty list, so it can never fail"),
     ({"file_contains": "report.md"}, "file_contains: no text"),
-    ({"file_matches": {"path": "a", "pattern": "("}}, "file_matches.pattern: '(' is not a valid regular expression"),
+    (
+        {"file_matches": {"path": "a", "pattern": "("}},
+        "file_matches.pattern: '(' is not a valid regular expression",
+    ),
     ({"extract": "../a.c"}, "extract.to: '../a.c' is not a path inside the workspace"),
-    ({"compiles": "a.zig"}, "compiles: cannot tell the language of 'a.zig' from its name; set `language`: c,"),
+    (
+        {"compiles": "a.zig"},
+        "compiles: cannot tell the language of 'a.zig' from its name; set `language`: c,",
+    ),
     (
         {"compiles": {"file": "a.c", "language": "rst"}},
         "compiles: 'rst' is not a language this check can compile. Did you mean 'rust'?",
     ),
-    ({"command": {"run": "true", "exit_code": None}}, "command: can never fail: any exit code and any output"),
-    ({"command": {"run": "true", "regex": "("}}, "command.regex: '(' is not a valid regular expression"),
-    ({"command": {"run": "true", "files": [1]}}, "command: `files` must list files beside the suite"),
+    (
+        {"command": {"run": "true", "exit_code": None}},
+        "command: can never fail: any exit code and any output",
+    ),
+    (
+        {"command": {"run": "true", "regex": "("}},
+        "command.regex: '(' is not a valid regular expression",
+    ),
+    (
+        {"command": {"run": "true", "files": [1]}},
+        "command: `files` must list files beside the suite",
+    ),
     ({"command": {"run": "true", "files": {"/etc/x": ""}}}, "command.files"),
-    ({"command": {"run": "true", "timeout": 0.0}}, "command.timeout: Input should be greater than 0"),
+    (
+        {"command": {"run": "true", "timeout": 0.0}},
+        "command.timeout: Input should be greater than 0",
+    ),
     ({"python": "check.py"}, "python: the file 'check.py' does not exist"),
-    ({"python": {"file": "c.py", "source": "def"}}, "python.source: not valid Python: invalid syntax"),
-    ({"tool_called": {"tool": "bash", "at_least": 3, "at_most": 2}}, "tool_called: at_most 2 is less than at_least 3"),
+    (
+        {"python": {"file": "c.py", "source": "def"}},
+        "python.source: not valid Python: invalid syntax",
+    ),
+    (
+        {"tool_called": {"tool": "bash", "at_least": 3, "at_most": 2}},
+        "tool_called: at_most 2 is less than at_least 3",
+    ),
     ({"max_turns": 0}, "max_turns.turns: Input should be greater than or equal to 1"),
     ({"skill_activated": "yes"}, "skill_activated.wanted: Input should be a valid boolean"),
 ]
 
 
 @pytest.mark.parametrize(("line", "message"), REFUSED)
-def test_a_check_of_what_was_done_that_could_not_be_meant_is_refused(line: dict[str, Any], message: str) -> None:
+def test_a_check_of_what_was_done_that_could_not_be_meant_is_refused(
+    line: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError) as error:
         read_check(line, "suite.yaml")
     assert error.value.message.startswith(f"suite.yaml: {message}")
@@ -186,7 +240,9 @@ def test_a_check_of_what_was_done_that_could_not_be_meant_is_refused(line: dict[
 # What a hostile agent leaves where a file is looked for.
 
 
-async def test_what_is_not_a_plain_file_is_not_followed_and_keeps_nobody_waiting(sandbox: Sandbox) -> None:
+async def test_what_is_not_a_plain_file_is_not_followed_and_keeps_nobody_waiting(
+    sandbox: Sandbox,
+) -> None:
     for left, why in (
         ("ln -s /etc/passwd wanted", "is a link, and links are not followed"),
         ("mkfifo wanted", "is not a regular file"),
@@ -200,7 +256,11 @@ async def test_what_is_not_a_plain_file_is_not_followed_and_keeps_nobody_waiting
             {"compiles": {"file": "wanted", "language": "c"}},
         ):
             assert await look(line, sandbox) == Finding(False, f"wanted: {why}")
-        expected = Finding(True, "wanted exists") if "truncate" in left else Finding(False, f"wanted: {why}")
+        expected = (
+            Finding(True, "wanted exists")
+            if "truncate" in left
+            else Finding(False, f"wanted: {why}")
+        )
         assert await look({"file_exists": "wanted"}, sandbox) == expected
 
 
@@ -244,15 +304,21 @@ async def test_a_code_block_of_the_answer_becomes_a_file(sandbox: Sandbox) -> No
         ("a.py", {"language": ["py", "python"]}, 'print("one")\n'),
     ):
         finding = await look({"extract": {"to": to, **options}}, sandbox, ANSWER)
-        assert finding == Finding(True, f"copied {counted(len(content.splitlines()), 'line')} from the answer to {to}")
+        assert finding == Finding(
+            True, f"copied {counted(len(content.splitlines()), 'line')} from the answer to {to}"
+        )
         assert (await sandbox.read(to)).decode() == content
 
 
 async def test_an_answer_without_such_a_block_fails(sandbox: Sandbox) -> None:
-    assert await look({"extract": "a.c"}, sandbox, "int x;") == Finding(False, "the answer has no fenced code block")
+    assert await look({"extract": "a.c"}, sandbox, "int x;") == Finding(
+        False, "the answer has no fenced code block"
+    )
     finding = await look({"extract": {"to": "a.c", "language": ["go", "rust"]}}, sandbox, ANSWER)
     assert finding == Finding(False, "the answer has no fenced code block in go or rust")
-    assert await look({"extract": "data"}, sandbox, ANSWER) == Finding(False, "data: Is a directory")
+    assert await look({"extract": "data"}, sandbox, ANSWER) == Finding(
+        False, "data: Is a directory"
+    )
 
 
 def test_a_block_that_was_cut_off_ends_with_the_answer() -> None:
@@ -272,7 +338,12 @@ def test_a_block_that_was_cut_off_ends_with_the_answer() -> None:
         ("c", "int f(void) { return 1; }", "int f(void) { return x; }", "undeclared"),
         ("cpp", "#include <vector>\nstd::vector<int> v;", "std::vector<int> v;", "std"),
         ("python", "x = 1", "x =", "SyntaxError"),
-        ("cuda", "__global__ void k(int *x) { *x = 1; }", "__global__ int k() { return 1; }", "void"),
+        (
+            "cuda",
+            "__global__ void k(int *x) { *x = 1; }",
+            "__global__ int k() { return 1; }",
+            "void",
+        ),
         ("rust", "pub fn f() -> i32 { 1 }", 'pub fn f() -> i32 { "" }', "mismatched types"),
         ("go", "package main\nfunc main() {}", "package main\nfunc main() { x }", "undefined: x"),
         ("typescript", "let x: number = 1", 'let x: number = "a"', "not assignable"),
@@ -286,7 +357,9 @@ async def test_a_file_compiles_or_fails_with_what_the_compiler_said(
     await sandbox.write(f"good{suffix}", good)
     await sandbox.write(f"bad{suffix}", bad)
     before = await sandbox.list()
-    assert await look({"compiles": f"good{suffix}"}, sandbox) == Finding(True, f"good{suffix} compiles as {name}")
+    assert await look({"compiles": f"good{suffix}"}, sandbox) == Finding(
+        True, f"good{suffix} compiles as {name}"
+    )
     finding = await look({"compiles": {"file": f"bad{suffix}", "language": name}}, sandbox)
     assert not finding.passed
     assert finding.reason.startswith(f"bad{suffix} does not compile as {name}: exit code ")
@@ -300,8 +373,13 @@ async def test_a_student_does_not_choose_the_compiler(home: Path) -> None:
     fake.mkdir()
     (fake / "rustc").write_text("#!/bin/sh\npwd\ntest -f rust-toolchain.toml\n", encoding="utf-8")
     (fake / "rustc").chmod(0o755)
-    setup = {"readonly_mounts": {"/opt/rust": fake}, "environment": {"PATH": "/opt/rust:/usr/bin:/bin"}}
-    async with await open_sandbox(files={"a.rs": "x", "rust-toolchain.toml": ""}, **setup) as opened:
+    setup = {
+        "readonly_mounts": {"/opt/rust": fake},
+        "environment": {"PATH": "/opt/rust:/usr/bin:/bin"},
+    }
+    async with await open_sandbox(
+        files={"a.rs": "x", "rust-toolchain.toml": ""}, **setup
+    ) as opened:
         finding = await look({"compiles": "a.rs"}, opened)
     assert not finding.passed
     assert finding.reason.endswith("/scratch")
@@ -337,22 +415,46 @@ COMMANDS: list[tuple[dict[str, Any], bool, str]] = [
         "the command failed (expected exit code 0): exit code 3: no\nwhy",
     ),
     ({"run": "exit 3", "exit_code": 3}, True, "the command did what it should: exit code 3"),
-    ({"run": "cat", "stdin": "hello", "contains": "hello"}, True, "the command did what it should: exit code 0: hello"),
-    ({"run": "echo one", "contains": ["one", "two"]}, False, "the output lacks 'two': exit code 0: one"),
-    ({"run": "echo one >&2", "contains": "one"}, True, "the command did what it should: exit code 0: one"),
+    (
+        {"run": "cat", "stdin": "hello", "contains": "hello"},
+        True,
+        "the command did what it should: exit code 0: hello",
+    ),
+    (
+        {"run": "echo one", "contains": ["one", "two"]},
+        False,
+        "the output lacks 'two': exit code 0: one",
+    ),
+    (
+        {"run": "echo one >&2", "contains": "one"},
+        True,
+        "the command did what it should: exit code 0: one",
+    ),
     (
         {"run": "echo one", "not_contains": ["one"]},
         False,
         "the output contains 'one', which it must not: exit code 0: one",
     ),
-    ({"run": "echo 12", "regex": r"^\d$"}, False, r"the output does not match '^\d$': exit code 0: 12"),
+    (
+        {"run": "echo 12", "regex": r"^\d$"},
+        False,
+        r"the output does not match '^\d$': exit code 0: 12",
+    ),
     (
         {"run": "echo 1; exit 9", "regex": r"^\d$", "exit_code": None},
         True,
         "the command did what it should: exit code 9: 1",
     ),
-    ({"run": "sleep 60", "timeout": 0.2}, False, "the command was killed: it ran longer than 0.2 s"),
-    ({"run": 'cat "$CHECK/a/b"', "files": {"a/b": "mine"}}, True, "the command did what it should: exit code 0: mine"),
+    (
+        {"run": "sleep 60", "timeout": 0.2},
+        False,
+        "the command was killed: it ran longer than 0.2 s",
+    ),
+    (
+        {"run": 'cat "$CHECK/a/b"', "files": {"a/b": "mine"}},
+        True,
+        "the command did what it should: exit code 0: mine",
+    ),
 ]
 
 
@@ -365,7 +467,9 @@ async def test_a_command_is_judged_by_its_code_and_output(sandbox: Sandbox) -> N
 
 async def test_a_program_that_a_command_needs_and_lacks_is_an_error(sandbox: Sandbox) -> None:
     line = {"command": {"run": "true", "needs": ["bash", "no-such-program"]}}
-    with pytest.raises(CheckError, match="the command needs 'no-such-program', which is not in the sandbox"):
+    with pytest.raises(
+        CheckError, match="the command needs 'no-such-program', which is not in the sandbox"
+    ):
         await look(line, sandbox)
     assert "command not found" in (await look({"command": "no-such-program"}, sandbox)).reason
 
@@ -394,25 +498,44 @@ async def test_nothing_that_was_left_stands_in_for_a_program(home: Path) -> None
     async with await open_sandbox(files=FILES, environment=environment) as opened:
         assert (await opened.run(["/bin/sh", "-c", FORGERY])).code == 0
         assert "FORGED" in (await opened.run("python3 -c 1")).output  # the trap is one
-        line = {"run": "type -P python3 cc; ls $HOME; env | cut -d= -f1 >names.txt", "not_contains": "FORGED"}
+        line = {
+            "run": "type -P python3 cc; ls $HOME; env | cut -d= -f1 >names.txt",
+            "not_contains": "FORGED",
+        }
         finding = await look({"command": line}, opened)
         assert finding.passed
-        programs = finding.reason.removeprefix("the command did what it should: exit code 0: ").splitlines()
+        programs = finding.reason.removeprefix(
+            "the command did what it should: exit code 0: "
+        ).splitlines()
         assert all(program.startswith(("/usr/", "/bin/")) for program in programs)
         names = set((await opened.read("names.txt")).decode().split())
         own = {"CHECK", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "_"}
         assert names == own | set(workspace.ENVIRONMENT) | {"PYTHONPATH"}
-        run = {"run": 'bash "$CHECK/test.sh"', "files": {"test.sh": "echo theirs"}, "contains": "theirs"}
+        run = {
+            "run": 'bash "$CHECK/test.sh"',
+            "files": {"test.sh": "echo theirs"},
+            "contains": "theirs",
+        }
         assert (await look({"command": run}, opened)).passed
         assert (await opened.read("test.sh")) == b"mine\n"
         assert not (await look({"compiles": "broken.c"}, opened)).passed
 
 
-async def test_a_program_of_the_student_does_not_outlive_the_command_that_ran_it(sandbox: Sandbox) -> None:
-    await sandbox.write("serve", "#!/bin/bash\nsetsid sleep 1000 >/dev/null 2>&1 &\n", executable=True)
+async def test_a_program_of_the_student_does_not_outlive_the_command_that_ran_it(
+    sandbox: Sandbox,
+) -> None:
+    await sandbox.write(
+        "serve", "#!/bin/bash\nsetsid sleep 1000 >/dev/null 2>&1 &\n", executable=True
+    )
     assert (await look({"command": "./serve"}, sandbox)).passed
     finding = await look(
-        {"command": {"run": "cat /proc/[0-9]*/cmdline | tr '\\0' ' '", "not_contains": "sleep 1000"}}, sandbox
+        {
+            "command": {
+                "run": "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
+                "not_contains": "sleep 1000",
+            }
+        },
+        sandbox,
     )
     assert finding.passed
 
@@ -421,11 +544,18 @@ async def test_a_student_that_fills_or_closes_the_disk_has_failed(home: Path) ->
     async with await open_sandbox(files={"a.py": "x = 1"}) as opened:
         await opened.run("chmod 0 /tmp")
         assert (await look({"command": "true"}, opened)).passed
-    async with await open_sandbox(files={"a.py": "x = 1"}, limits=Limits(disk=2 * MiB, file_size=8 * MiB)) as opened:
+    async with await open_sandbox(
+        files={"a.py": "x = 1"}, limits=Limits(disk=2 * MiB, file_size=8 * MiB)
+    ) as opened:
         await opened.run("head -c 8M /dev/zero >/tmp/full")
         full = Finding(False, "the student's files fill the disk, so the check has no room")
-        assert await look({"command": {"run": "true", "files": {"a": "b" * 100_000}}}, opened) == full
-        assert await look({"python": {"file": "c.py", "source": "def check(*_): return True"}}, opened) == full
+        assert (
+            await look({"command": {"run": "true", "files": {"a": "b" * 100_000}}}, opened) == full
+        )
+        assert (
+            await look({"python": {"file": "c.py", "source": "def check(*_): return True"}}, opened)
+            == full
+        )
 
 
 # Functions.
@@ -443,8 +573,12 @@ async def test_a_function_beside_the_suite_decides(sandbox: Sandbox) -> None:
     assert await called(sandbox, "return answer == 'done'") == Finding(True, "check returned True")
     assert await called(sandbox, "return False") == Finding(False, "check returned False")
     assert await called(sandbox, "return True, f'{len(trace)} steps'") == Finding(True, "1 steps")
-    assert await called(sandbox, "assert answer == 'x', f'it says {answer}'") == Finding(False, "it says done")
-    assert await called(sandbox, "assert answer == 'x'") == Finding(False, "(line 4: assert answer == 'x')")
+    assert await called(sandbox, "assert answer == 'x', f'it says {answer}'") == Finding(
+        False, "it says done"
+    )
+    assert await called(sandbox, "assert answer == 'x'") == Finding(
+        False, "(line 4: assert answer == 'x')"
+    )
     body = "content = open(os.path.join(workspace, 'data/out.json')).read()\nreturn True, content"
     assert await called(sandbox, body) == Finding(True, '{"count": 3}')
     assert await called(
@@ -452,7 +586,9 @@ async def test_a_function_beside_the_suite_decides(sandbox: Sandbox) -> None:
     ) == (Finding(True, "check returned True"))
 
 
-async def test_a_function_that_does_not_decide_is_an_error_and_one_that_does_not_end_fails(sandbox: Sandbox) -> None:
+async def test_a_function_that_does_not_decide_is_an_error_and_one_that_does_not_end_fails(
+    sandbox: Sandbox,
+) -> None:
     needs("python3")
     for body, words in (
         ("raise SystemExit(0)", "check raised an error: SystemExit: 0"),
@@ -492,7 +628,9 @@ async def test_a_program_of_the_student_cannot_speak_for_the_function(sandbox: S
     assert finding.reason == 'found: {"passed": true, "reason": "FORGED", "error": ""}\n'
 
 
-def test_the_harness_reads_what_it_is_told_once_and_answers_on_its_own_channel(tmp_path: Path) -> None:
+def test_the_harness_reads_what_it_is_told_once_and_answers_on_its_own_channel(
+    tmp_path: Path,
+) -> None:
     said: dict[str, Any] = {
         "token": "t0ken",
         "file": "c.py",
@@ -505,14 +643,23 @@ def test_the_harness_reads_what_it_is_told_once_and_answers_on_its_own_channel(t
         ("def check(*_): assert False", (False, "(line 1: def check(*_): assert False)", "")),
         ("def check(*_): return 3", (False, "", "check returned 3; it must return True or False")),
         ("", (False, "", "has no function 'check'")),
-        ("1/0", (False, "", "check raised an error: ZeroDivisionError: division by zero (line 1: 1/0)")),
+        (
+            "1/0",
+            (False, "", "check raised an error: ZeroDivisionError: division by zero (line 1: 1/0)"),
+        ),
     ):
         assert tuple(harness.call(said | {"source": source}).values()) == verdict
     place = tmp_path / "call.json"
     place.write_text(json.dumps(said), encoding="utf-8")
-    done = subprocess.run([sys.executable, HARNESS, place], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, HARNESS, place], capture_output=True, text=True, check=True
+    )
     assert not place.exists()
-    assert done.stdout.split("\n") == ["", 't0ken{"passed": true, "reason": "same", "error": ""}', ""]
+    assert done.stdout.split("\n") == [
+        "",
+        't0ken{"passed": true, "reason": "same", "error": ""}',
+        "",
+    ]
     assert done.stderr == "noise\n"
 
 
@@ -520,7 +667,13 @@ def test_the_harness_reads_what_it_is_told_once_and_answers_on_its_own_channel(t
 
 STEPS = (
     Step("tool", tool="Bash", arguments={"command": "pytest -q"}, output="ok", status="ok"),
-    Step("tool", tool="read_file", arguments={"path": "skills/greeter/references/tone.md"}, output="…", status="ok"),
+    Step(
+        "tool",
+        tool="read_file",
+        arguments={"path": "skills/greeter/references/tone.md"},
+        output="…",
+        status="ok",
+    ),
     Step("tool", tool="bash", arguments={"command": "rm -rf build"}, output="", status="error"),
 )
 DONE: list[tuple[dict[str, Any], bool, str]] = [
@@ -540,9 +693,17 @@ DONE: list[tuple[dict[str, Any], bool, str]] = [
         False,
         "bash was called 2 times; it must be called at least once and at most 1",
     ),
-    ({"tool_called": "edit_file"}, False, "edit_file was called 0 times; it must be called at least once"),
+    (
+        {"tool_called": "edit_file"},
+        False,
+        "edit_file was called 0 times; it must be called at least once",
+    ),
     ({"tool_not_called": "edit_file"}, True, "edit_file was not called"),
-    ({"tool_not_called": {"tool": "bash", "arguments": "git push"}}, True, "bash with 'git push' was not called"),
+    (
+        {"tool_not_called": {"tool": "bash", "arguments": "git push"}},
+        True,
+        "bash with 'git push' was not called",
+    ),
     (
         {"tool_not_called": {"tool": "bash", "arguments": "rm -rf"}},
         False,
@@ -552,13 +713,23 @@ DONE: list[tuple[dict[str, Any], bool, str]] = [
     ({"max_turns": {"turns": 3}}, False, "the model took 4 turns; the limit is 3"),
     ({"skill_activated": True}, False, "the skill was not opened"),
     ({"skill_activated": False}, True, "the skill was not opened"),
-    ({"resource_read": "references/tone.md"}, True, "the agent read references/tone.md in the skill"),
-    ({"resource_read": ["./references/tone.md", "a.md"]}, False, "the agent did not read a.md in the skill"),
+    (
+        {"resource_read": "references/tone.md"},
+        True,
+        "the agent read references/tone.md in the skill",
+    ),
+    (
+        {"resource_read": ["./references/tone.md", "a.md"]},
+        False,
+        "the agent did not read a.md in the skill",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("line", "passed", "reason"), DONE)
-async def test_a_check_of_what_was_done_says_whether_and_why(line: dict[str, Any], passed: bool, reason: str) -> None:
+async def test_a_check_of_what_was_done_says_whether_and_why(
+    line: dict[str, Any], passed: bool, reason: str
+) -> None:
     finding = await look(line, None, steps=STEPS, turns=4, skill="greeter")
     assert finding.passed is passed
     assert finding.reason.startswith(reason)
@@ -572,7 +743,11 @@ async def test_where_no_skill_was_on_offer_its_use_is_not_asked_for() -> None:
 def test_every_kind_of_check_on_what_was_done_is_tried_both_ways() -> None:
     tried = {(next(iter(line)), passed) for line, passed, _ in (*LOOKS, *DONE)}
     others = {"judge", "extract", "compiles", "command", "python"}  # each has a part of its own
-    names = {name for name in set(CHECKS.table) - set(OF_THE_ANSWER) - others if not name.startswith("kernel")}
+    names = {
+        name
+        for name in set(CHECKS.table) - set(OF_THE_ANSWER) - others
+        if not name.startswith("kernel")
+    }
     assert tried == {(name, passed) for name in names for passed in (True, False)}
 
 
@@ -585,7 +760,12 @@ class Judge:
 
     async def ask(self, request: Request) -> Reply:
         self.asked.append(json.loads(request.messages[1].text))
-        grade = {"number": 1, "evidence": "All 3 tests passed", "reason": "it says so", "passed": True}
+        grade = {
+            "number": 1,
+            "evidence": "All 3 tests passed",
+            "reason": "it says so",
+            "passed": True,
+        }
         return Reply(json.dumps({"grades": [grade]}))
 
 
@@ -601,13 +781,22 @@ async def test_a_judge_can_be_shown_files(sandbox: Sandbox) -> None:
     assert len(judge.asked) == 1
 
 
-async def test_a_judge_and_whoever_reads_its_finding_are_told_where_a_file_was_cut(sandbox: Sandbox) -> None:
+async def test_a_judge_and_whoever_reads_its_finding_are_told_where_a_file_was_cut(
+    sandbox: Sandbox,
+) -> None:
     text = "All 3 tests passed.\n" + 30_000 * "x" + "the end of the report"
     await sandbox.write("long.md", text.encode())
     judge, cut = Judge(), "only the first 20,000 of 30,041 characters are shown"
-    finding = await look({"judge": {"statement": "It is clear.", "files": ["long.md"]}}, sandbox, ask=judge.ask)
-    assert finding == Finding(True, f"judge: all 1 hold (evidence: 'All 3 tests passed') (long.md: {cut})")
-    assert (judge.asked[0]["cut"], judge.asked[0]["files"]) == ({"long.md": cut}, {"long.md": text[:20_000]})
+    finding = await look(
+        {"judge": {"statement": "It is clear.", "files": ["long.md"]}}, sandbox, ask=judge.ask
+    )
+    assert finding == Finding(
+        True, f"judge: all 1 hold (evidence: 'All 3 tests passed') (long.md: {cut})"
+    )
+    assert (judge.asked[0]["cut"], judge.asked[0]["files"]) == (
+        {"long.md": cut},
+        {"long.md": text[:20_000]},
+    )
 
 
 # Files beside the suite.
@@ -658,7 +847,10 @@ def case_with(*checks: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 async def probes(*checks: dict[str, Any], **more: Any) -> list[str]:
     suite = Suite.parse([case_with(*checks, **more)])
-    return [leak.probe for leak in await probe_suite(suite, Skill.new("writer", "Writes.", "Use `wc -w`."))]
+    return [
+        leak.probe
+        for leak in await probe_suite(suite, Skill.new("writer", "Writes.", "Use `wc -w`."))
+    ]
 
 
 @pytest.fixture
@@ -673,7 +865,9 @@ async def test_files_and_traces_are_tried_without_a_sandbox() -> None:
     assert await probes({"file_exists": "report.md"}) == []
     assert await probes({"file_contains": {"path": "report.md", "text": "x"}}) == []
     assert await probes({"tool_called": "bash"}, {"max_turns": 5}) == []
-    assert await probes({"extract": "a.c"}, {"compiles": "a.c"}) == ["untried"]  # what is in a block has to be run
+    assert await probes({"extract": "a.c"}, {"compiles": "a.c"}) == [
+        "untried"
+    ]  # what is in a block has to be run
     assert await probes({"equals": "ready"}, {"command": "true"}) == []
 
 
@@ -695,7 +889,11 @@ async def test_a_case_that_doing_nothing_passes_is_caught(checks: list[dict[str,
 
 @pytest.mark.usefixtures("no_sandbox")
 async def test_answers_that_know_nothing_in_the_asked_form_are_caught() -> None:
-    texts = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "n": {"minimum": 3}}}
+    texts = {
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {"type": "string"}, "n": {"minimum": 3}},
+    }
     closed = {"type": "object", "required": ["a"], "properties": {"a": {"const": "42"}}}
     found = {
         "min_length": await probes({"min_length": 1}),
@@ -705,7 +903,9 @@ async def test_answers_that_know_nothing_in_the_asked_form_are_caught() -> None:
         "closed": await probes({"json_schema": closed}),
         "beginning": await probes({"starts_with": "feat:"}, {"min_length": 10}),
         "block": await probes({"extract": {"to": "a.py", "language": "python"}}),
-        "code": await probes({"extract": "a.md"}, {"file_contains": {"path": "a.md", "text": "report"}}),
+        "code": await probes(
+            {"extract": "a.md"}, {"file_contains": {"path": "a.md", "text": "report"}}
+        ),
     }
     assert found == {
         "min_length": ["unknown", "yes", "no", "json", "fence", "prompt", "skill"],
@@ -725,18 +925,32 @@ async def test_names_and_values_that_only_the_schema_has_are_no_words_of_the_pro
     schema = {"type": "object", "required": [*fields], "properties": fields}
     unnamed = 'Fix this call: {"ts": "17.4", "emoji": ":eyes:"} of add_reaction.'
     assert await probes({"json_schema": schema}, prompt=unnamed) == []
-    assert await probes({"json_schema": schema}, prompt=f"{unnamed} Use stamp and reaction.") == ["values"]
-    assert await probes({"json_schema": schema}, prompt="Use stamp and reaction: 117.4, black-eyes-2x.") == []
+    assert await probes({"json_schema": schema}, prompt=f"{unnamed} Use stamp and reaction.") == [
+        "values"
+    ]
+    assert (
+        await probes(
+            {"json_schema": schema}, prompt="Use stamp and reaction: 117.4, black-eyes-2x."
+        )
+        == []
+    )
 
 
 @pytest.mark.usefixtures("no_sandbox")
 async def test_the_reference_of_another_case_must_not_pass() -> None:
     def case(name: str, reference: str, pattern: str) -> dict[str, Any]:
         regex = {"pattern": pattern, "asserted": True}
-        return {"id": name, "prompt": "Which?", "checks": [{"regex": regex}], "reference": reference}
+        return {
+            "id": name,
+            "prompt": "Which?",
+            "checks": [{"regex": regex}],
+            "reference": reference,
+        }
 
     loose, strict = case("loose", "push it", r"^\w+ it"), case("strict", "pull it", "^pull it$")
-    same = case("same", "to pull it", "pull")  # another's answer with all of its words is no wrong one
+    same = case(
+        "same", "to pull it", "pull"
+    )  # another's answer with all of its words is no wrong one
     leaks = await probe_suite(Suite.parse([loose, strict, same]))
     assert [(leak.case, leak.probe) for leak in leaks] == [("loose", "other")]
     assert str(leaks[0]).startswith("case 'loose': the reference answer of another case passes")
@@ -744,19 +958,30 @@ async def test_the_reference_of_another_case_must_not_pass() -> None:
 
 @pytest.mark.usefixtures("no_sandbox")
 async def test_what_would_have_to_be_run_is_told_of_once_where_nothing_can_be_run() -> None:
-    cases = [case_with({"command": "test -f report.md"}) | {"id": f"case-{number}"} for number in range(5)]
+    cases = [
+        case_with({"command": "test -f report.md"}) | {"id": f"case-{number}"}
+        for number in range(5)
+    ]
     leaks = await probe_suite(Suite.parse([*cases, case_with({"file_exists": "x"})]))
-    assert [(leak.case, leak.probe) for leak in leaks] == [(f"case-{number}", "untried") for number in range(5)]
+    assert [(leak.case, leak.probe) for leak in leaks] == [
+        (f"case-{number}", "untried") for number in range(5)
+    ]
     (line,) = summarize_weak(leaks)
-    assert line.startswith("5 cases ('case-0', 'case-1', 'case-2', …): could not test whether an empty answer passes;")
+    assert line.startswith(
+        "5 cases ('case-0', 'case-1', 'case-2', …): could not test whether an empty answer passes;"
+    )
 
 
 @pytest.mark.usefixtures("sandbox")
 async def test_commands_are_tried_in_a_workspace_where_nothing_was_done() -> None:
     assert await probes({"command": "test -f report.md"}) == []
     assert await probes({"command": "test -f given.md"}, files={"given.md": ""}) == ["empty"]
-    assert await probes({"command": {"run": "ls", "not_contains": "oops"}}, {"max_turns": 3}) == ["empty"]
-    assert await probes({"extract": {"to": "a.py", "language": ["python"]}}, {"command": "python3 a.py"}) == ["fence"]
+    assert await probes({"command": {"run": "ls", "not_contains": "oops"}}, {"max_turns": 3}) == [
+        "empty"
+    ]
+    assert await probes(
+        {"extract": {"to": "a.py", "language": ["python"]}}, {"command": "python3 a.py"}
+    ) == ["fence"]
     source = "def check(answer, workspace, trace): return 'report' in answer"
     assert await probes({"python": {"file": "c.py", "source": source}}) == ["prompt"]
 
@@ -765,12 +990,19 @@ async def test_commands_are_tried_in_a_workspace_where_nothing_was_done() -> Non
 async def test_a_reference_is_held_against_what_an_answer_can_pass() -> None:
     needs("cc")
     good, bad = "```c\nint f(void) { return 1; }\n```", "```c\nint f(void) { return x; }\n```"
-    checks = ({"extract": "a.c"}, {"compiles": "a.c"}, {"command": "grep -q return a.c"}, {"tool_called": "bash"})
+    checks = (
+        {"extract": "a.c"},
+        {"compiles": "a.c"},
+        {"command": "grep -q return a.c"},
+        {"tool_called": "bash"},
+    )
     assert await probes(*checks, reference=good) == []
     assert await probes(*checks, reference=bad) == ["reference"]
     # What only an agent can do is not asked of an answer.
     assert await probes({"file_exists": "report.md"}, {"contains": "done"}, reference="done") == []
-    assert await probes({"file_exists": "report.md"}, {"contains": "done"}, reference="no") == ["reference"]
+    assert await probes({"file_exists": "report.md"}, {"contains": "done"}, reference="no") == [
+        "reference"
+    ]
 
 
 @pytest.mark.usefixtures("sandbox")
@@ -818,20 +1050,29 @@ def test_code_in_a_chat_answer_is_compiled_and_run(upskill: Upskill, home: Path)
                 {"compiles": "add.c"},
                 {"extract": {"to": "add.py", "language": "python"}},
                 {"compiles": "add.py"},
-                {"command": {"run": 'python3 "$CHECK/test.py"', "files": {"test.py": TEST}, "contains": "all well"}},
+                {
+                    "command": {
+                        "run": 'python3 "$CHECK/test.py"',
+                        "files": {"test.py": TEST},
+                        "contains": "all well",
+                    }
+                },
                 {"python": "checks.py"},
                 reference=RIGHT,
             )
         ]
     }
     skill = write_skill(home / "greeter", suite=suite)
-    source = (
-        "def check(answer, workspace, trace):\n    return open(workspace + '/add.c').read().startswith('int add')\n"
-    )
+    test = "open(workspace + '/add.c').read().startswith('int add')"
+    source = f"def check(answer, workspace, trace):\n    return {test}\n"
     (skill / "evals" / "checks.py").write_text(source, encoding="utf-8")
     wrong = RIGHT.replace("a + b", "a - b")
-    model = write_script(home / "model.yaml", [{"system": "ahoy", "answer": RIGHT}, {"answer": wrong}])
-    done = upskill("eval", skill, "-m", model, "--set", "strict_suite=true", "--json", "--store", home / "runs")
+    model = write_script(
+        home / "model.yaml", [{"system": "ahoy", "answer": RIGHT}, {"answer": wrong}]
+    )
+    done = upskill(
+        "eval", skill, "-m", model, "--set", "strict_suite=true", "--json", "--store", home / "runs"
+    )
     assert done.code == 0, done.err
     (verdict,) = done.json["models"]
     assert (verdict["skill"]["passed"], verdict["baseline"]["passed"]) == (1, 0)
@@ -850,13 +1091,27 @@ def test_code_in_a_chat_answer_is_compiled_and_run(upskill: Upskill, home: Path)
 @pytest.mark.usefixtures("sandbox")
 async def test_an_output_file_stands_for_the_answer_of_an_agent_that_acts(home: Path) -> None:
     cases = [
-        {"id": name, "input": f"Greet {name}.", "expected": {"contains": "ahoy"}, "output_file": "out.txt"}
+        {
+            "id": name,
+            "input": f"Greet {name}.",
+            "expected": {"contains": "ahoy"},
+            "output_file": "out.txt",
+        }
         for name in ("written", "said", "spoilt")
     ]
-    suite = Suite.parse({"cases": [*cases[:2], cases[2] | {"checks": [{"file_exists": "out.txt"}]}]})
+    suite = Suite.parse(
+        {"cases": [*cases[:2], cases[2] | {"checks": [{"file_exists": "out.txt"}]}]}
+    )
 
     def writes(content: str) -> list[Any]:
-        return [{"calls": [{"name": "write_file", "arguments": {"path": "out.txt", "content": content}}]}, "Done."]
+        return [
+            {
+                "calls": [
+                    {"name": "write_file", "arguments": {"path": "out.txt", "content": content}}
+                ]
+            },
+            "Done.",
+        ]
 
     rules: list[dict[str, Any]] = [
         {"when": "Greet written.", "turns": writes("Ahoy, all.\n")},
@@ -865,23 +1120,38 @@ async def test_an_output_file_stands_for_the_answer_of_an_agent_that_acts(home: 
     ]
     model = write_script(home / "model.yaml", rules)
     plan = make_plan(
-        Skill.new("greeter", "Greets.", "Write a greeting."), suite, [model], options=PlanOptions(agent="tools")
+        Skill.new("greeter", "Greets.", "Write a greeting."),
+        suite,
+        [model],
+        options=PlanOptions(agent="tools"),
     )
     with open_store(None) as store:
         evaluation = await evaluate(plan, store=store)
         results = {result.trial.case: result for result in store.results(evaluation.run)}
-    assert {case: result.passed for case, result in results.items()} == {"written": True, "said": True, "spoilt": False}
-    told = {case: [finding.reason for finding in result.findings] for case, result in results.items()}
+    assert {case: result.passed for case, result in results.items()} == {
+        "written": True,
+        "said": True,
+        "spoilt": False,
+    }
+    told = {
+        case: [finding.reason for finding in result.findings] for case, result in results.items()
+    }
     assert told["written"] == ["out.txt as the answer: the answer has 'ahoy'"]
-    assert told["said"] == ["the answer has 'ahoy'"]  # nothing was written: what it said is all there is
+    assert told["said"] == [
+        "the answer has 'ahoy'"
+    ]  # nothing was written: what it said is all there is
     assert told["spoilt"] == ["out.txt as the answer: the answer lacks 'ahoy'", "out.txt exists"]
     assert not any("output_file" in warning for warning in evaluation.warnings)
 
 
 async def test_an_output_file_is_not_looked_at_where_nobody_can_write_it(home: Path) -> None:
-    suite = Suite.parse([{"id": "a", "input": "Greet.", "expected": {"contains": "ahoy"}, "output_file": "out.txt"}])
+    suite = Suite.parse(
+        [{"id": "a", "input": "Greet.", "expected": {"contains": "ahoy"}, "output_file": "out.txt"}]
+    )
     model = write_script(home / "model.yaml", [{"answer": "Ahoy."}])
-    evaluation = await evaluate(make_plan(Skill.new("greeter", "Greets.", "Greet."), suite, [model]))
+    evaluation = await evaluate(
+        make_plan(Skill.new("greeter", "Greets.", "Greet."), suite, [model])
+    )
     assert [outcome.passed for outcome in evaluation.outcomes] == [True, True]
     assert (
         "an output_file in 1 case (a), but --agent chat writes no files: the checks read the answer instead"

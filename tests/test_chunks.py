@@ -37,7 +37,9 @@ WORKERS = 4
 def make_job(home: Path, *, cases: int = 200, runs: int = 1, models: int = 1) -> Job:
     skill = Skill.load(write_skill(home / "greeter", cases=cases))
     names = [f"m{number}" for number in range(models)]
-    plan = make_plan(skill, models=names, options=PlanOptions(runs=runs, base_url="http://127.0.0.1:9/v1"))
+    plan = make_plan(
+        skill, models=names, options=PlanOptions(runs=runs, base_url="http://127.0.0.1:9/v1")
+    )
     return Job(plan, tuple(plan.trials()), ModelContext(keys={"OPENAI_API_KEY": "sk-secret"}))
 
 
@@ -49,7 +51,9 @@ def cut_all(queue: ChunkQueue) -> list[Assignment]:
     return list(iter(lambda: queue.assign(WORKERS), None))
 
 
-def test_a_chunk_has_one_model_and_arm_and_takes_some_seconds_whatever_a_trial_takes(home: Path) -> None:
+def test_a_chunk_has_one_model_and_arm_and_takes_some_seconds_whatever_a_trial_takes(
+    home: Path,
+) -> None:
     for seconds, size in ((0.001, MAX_CHUNK), (0.5, int(CHUNK_SECONDS / 0.5) * 2), (60.0, 2)):
         queue = make_queue(make_job(home, cases=100, runs=100))
         first = cut_all(queue)
@@ -60,7 +64,9 @@ def test_a_chunk_has_one_model_and_arm_and_takes_some_seconds_whatever_a_trial_t
         assert {len(cut.chunk.trials) for cut in cut_all(queue)} == {size}
 
 
-def test_all_models_of_a_server_share_its_concurrency_and_every_trial_is_cut_once(home: Path) -> None:
+def test_all_models_of_a_server_share_its_concurrency_and_every_trial_is_cut_once(
+    home: Path,
+) -> None:
     job = make_job(home, models=3)
     queue, cut_so_far = make_queue(job, concurrency=6), list[Trial]()
     while queue.left:
@@ -72,7 +78,9 @@ def test_all_models_of_a_server_share_its_concurrency_and_every_trial_is_cut_onc
     assert sorted(map(str, cut_so_far)) == sorted(map(str, job.trials))
 
 
-def test_an_overloaded_server_gets_half_as_many_calls_from_all_workers_after_the_pause_it_asked_for(home: Path) -> None:
+def test_an_overloaded_server_gets_half_as_many_calls_from_all_workers_after_the_pause_it_asked_for(
+    home: Path,
+) -> None:
     queue = make_queue(make_job(home))
     for cut in cut_all(queue):
         queue.settle(cut, Done(left=cut.chunk.trials, overload=300.0))
@@ -109,7 +117,9 @@ def test_a_trial_that_kills_its_workers_is_found_and_given_up_and_no_other(home:
     assert (given_up, len(set(done)), len(done), deaths) == ([deadly], 79, 79, MAX_CRASHES)
 
 
-def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come_back(home: Path) -> None:
+def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come_back(
+    home: Path,
+) -> None:
     ledger = Ledger(Ceilings(cost_usd=1.0, tokens=1000, calls=20))
     book = LeaseBook(ledger)
     leases: list[Ceilings] = []
@@ -119,7 +129,9 @@ def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come
     assert sum(lease.tokens or 0 for lease in leases) <= 1000 + len(leases)
     assert sum(lease.cost_usd or 0 for lease in leases) <= 1.0
     for lease in leases:  # all but the first come back unspent
-        book.settle(lease, 1 if lease is leases[0] else 0, {"student": Usage(1, 1, cost_usd=0.001)}, 1)
+        book.settle(
+            lease, 1 if lease is leases[0] else 0, {"student": Usage(1, 1, cost_usd=0.001)}, 1
+        )
     assert ledger.calls == 1
     again = book.grant(50, WORKERS)
     assert again
@@ -140,7 +152,9 @@ def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come
     assert 1 + (again.calls or 0) + rest == 20
 
 
-async def test_of_a_worker_that_died_what_it_stored_counts_and_what_it_may_have_had_in_flight(home: Path) -> None:
+async def test_of_a_worker_that_died_what_it_stored_counts_and_what_it_may_have_had_in_flight(
+    home: Path,
+) -> None:
     model = write_script(home / "model.yaml")
     plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[model])
     with open_store(home / "runs") as store:
@@ -165,7 +179,9 @@ def test_a_fraction_of_a_call_is_no_lease() -> None:
     book = LeaseBook(ledger)
     first = book.grant(4, 1)
     assert first
-    book.settle(first, 3, {}, 2)  # 1.5 calls for each trial, so 4.5 may be in flight where one is lost
+    book.settle(
+        first, 3, {}, 2
+    )  # 1.5 calls for each trial, so 4.5 may be in flight where one is lost
     second = book.grant(4, 1)
     assert second
     book.settle_lost(second, (), 1)
@@ -178,7 +194,9 @@ def test_a_fraction_of_a_call_is_no_lease() -> None:
         book.grant(4, 1)
 
 
-async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_had_ended(home: Path) -> None:
+async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_had_ended(
+    home: Path,
+) -> None:
     model = write_script(home / "model.yaml")
     plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[model])
     trials = tuple(plan.trials())
@@ -195,16 +213,30 @@ async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_
     assert (len(first.results), first.calls, first.left) == (3, 3, ())
     second = await asyncio.to_thread(run_chunk, shared, replace(chunk, trials=trials))
     assert (len(second.results), second.calls) == (len(trials), len(trials) - 3)
-    limited = await asyncio.to_thread(run_chunk, replace(shared, store=None), replace(chunk, lease=Ceilings(calls=2)))
-    assert (len(limited.results), limited.calls, len(limited.left), limited.stored) == (2, 2, 1, False)
+    limited = await asyncio.to_thread(
+        run_chunk, replace(shared, store=None), replace(chunk, lease=Ceilings(calls=2))
+    )
+    assert (len(limited.results), limited.calls, len(limited.left), limited.stored) == (
+        2,
+        2,
+        1,
+        False,
+    )
     with open_store(home / "runs") as store:
         done = await evaluate(plan, store=store)
         assert done.run.finished
-        assert {result.outcome for result in store.results(run)} == {result.outcome for result in second.results}
+        assert {result.outcome for result in store.results(run)} == {
+            result.outcome for result in second.results
+        }
 
 
-def test_what_a_worker_sends_is_small_and_is_written_out_by_nobody(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = make_plan(Skill.load(write_skill(home / "greeter", cases=100)), models=[write_script(home / "model.yaml")])
+def test_what_a_worker_sends_is_small_and_is_written_out_by_nobody(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(
+        Skill.load(write_skill(home / "greeter", cases=100)),
+        models=[write_script(home / "model.yaml")],
+    )
     with open_store(home / "runs") as store:
         run, _ = store.start_run(plan, "1")
         shared = Shared(plan, run, ModelContext(), store.address, "off")
@@ -216,7 +248,11 @@ def test_what_a_worker_sends_is_small_and_is_written_out_by_nobody(home: Path, m
     with open_store(home / "runs") as store:
         outcomes = {result.outcome for result in store.results(run)}
     assert {result.outcome for result in pickle.loads(sent).results} == outcomes
-    assert (len(done.results), len(sent) / 200 < 400, written_out) == (200, True, [])  # bytes for each
+    assert (len(done.results), len(sent) / 200 < 400, written_out) == (
+        200,
+        True,
+        [],
+    )  # bytes for each
 
 
 def test_nothing_that_travels_shows_a_key_when_it_is_printed(home: Path) -> None:
@@ -231,11 +267,15 @@ def test_nothing_that_travels_shows_a_key_when_it_is_printed(home: Path) -> None
 def test_a_job_survives_pickling_with_keys_but_without_anything_live(home: Path) -> None:
     checks = [{"regex": "ahoy"}, {"json_schema": {"schema": {"type": "object"}}}]
     suite = Suite.parse([{"id": "a", "prompt": "Greet.", "checks": checks}])
-    plan = make_plan(Skill.load(write_skill(home / "greeter")), suite, [write_script(home / "one.yaml")])
+    plan = make_plan(
+        Skill.load(write_skill(home / "greeter")), suite, [write_script(home / "one.yaml")]
+    )
     notes: list[str] = []
     context = ModelContext(keys={"OPENAI_API_KEY": "x"}, tell=notes.append)
     job = Job(plan, tuple(plan.trials()), Models(context).context.portable())
     copy = pickle.loads(pickle.dumps(job))
     assert copy == job
-    assert [copy.plan.key(trial) for trial in copy.trials] == [plan.key(trial) for trial in plan.trials()]
+    assert [copy.plan.key(trial) for trial in copy.trials] == [
+        plan.key(trial) for trial in plan.trials()
+    ]
     assert copy.context.keys == {"OPENAI_API_KEY": "x"}

@@ -116,11 +116,16 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     assert "| ❌ | `skills/worse` | generic:student |" in summary
     assert "| loses less than 20 points, if any |" in summary
     assert "With `worse`, these cases pass less often than with its previous version: " in summary
-    assert "`skills/elsewhere` was previously `skills/moved`; nothing that students read has changed." in summary
+    assert (
+        "`skills/elsewhere` was previously `skills/moved`; nothing that students read has changed."
+        in summary
+    )
     assert again.out == summary
     assert (library / "page.md").read_text() == 2 * summary, "the page of a run shows every step"
     suite = ET.parse(library / "report" / "junit.xml").getroot()[0]
-    assert [test.get("classname") for test in suite if test.find("failure") is not None] == ["skills/worse"]
+    assert [test.get("classname") for test in suite if test.find("failure") is not None] == [
+        "skills/worse"
+    ]
     assert len(list((library / "report").glob("*.html"))) == 5
 
 
@@ -161,7 +166,10 @@ def test_a_fork_without_a_key_grades_recorded_answers_where_only_the_suite_chang
     done = upskill("ci", "skills", "--base-ref", "main", "-m", "haiku", "--json")
     assert done.code == 1
     rows = {row["skill"]: row for row in done.json["skills"] if row["change"] == "changed"}
-    assert (rows["untouched"]["status"], rows["untouched"]["against_none"]["pairs"]) == ("ok", CASES - 2)
+    assert (rows["untouched"]["status"], rows["untouched"]["against_none"]["pairs"]) == (
+        "ok",
+        CASES - 2,
+    )
     assert rows["untouched"]["against_none"]["replayed"]
     assert rows["worse"]["status"] == "not run"
     assert "Run `upskill ci` with an API key." in rows["worse"]["reason"]
@@ -169,7 +177,10 @@ def test_a_fork_without_a_key_grades_recorded_answers_where_only_the_suite_chang
 
 def test_the_steps_of_the_action_write_every_report(library: Path, package_registry: None) -> None:
     action = yaml.safe_load((EXAMPLES.parent / "action.yml").read_text(encoding="utf-8"))
-    rules = [{"system": fact(number), "when": f"drawer {number}?", "answer": code(number)} for number in range(CASES)]
+    rules = [
+        {"system": fact(number), "when": f"drawer {number}?", "answer": code(number)}
+        for number in range(CASES)
+    ]
     student = write_script(library / "model.json", [*rules, {"answer": "No."}])
     venv.create(library / "venv", with_pip=True)
     inputs = {name: str(given["default"]) for name, given in action["inputs"].items()}
@@ -178,21 +189,27 @@ def test_the_steps_of_the_action_write_every_report(library: Path, package_regis
     for step in action["runs"]["steps"]:
         if command := step.get("run"):
             given = {
-                name: re.sub(r"\${{ inputs.([\w-]+) }}", lambda match: inputs[match[1]], value).replace(
-                    "${{ github.action_path }}", str(EXAMPLES.parent)
-                )
+                name: re.sub(
+                    r"\${{ inputs.([\w-]+) }}", lambda match: inputs[match[1]], value
+                ).replace("${{ github.action_path }}", str(EXAMPLES.parent))
                 for name, value in step.get("env", {}).items()
             }
             command = command.replace("[local]", "")  # whose weights are for other tests
             ran = subprocess.run(
-                ["bash", "-ec", command], capture_output=True, text=True, env=environment | given, check=False
+                ["bash", "-ec", command],
+                capture_output=True,
+                text=True,
+                env=environment | given,
+                check=False,
             )
             blocks = command.startswith("upskill ci")
             assert ran.returncode == blocks, (command, ran.stdout, ran.stderr)
     report = library / "upskill-report"
     summary = (report / "summary.md").read_text()
     assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
-    assert [line[:20] for line in summary.splitlines() if line.startswith("| ❌")] == ["| ❌ | `skills/worse`"]
+    assert [line[:20] for line in summary.splitlines() if line.startswith("| ❌")] == [
+        "| ❌ | `skills/worse`"
+    ]
     for line in (
         "| ✅ | `skills/better` |",
         "| ✅ | `skills/retested` |",
@@ -214,7 +231,9 @@ def test_nothing_is_asked_where_nothing_has_changed(upskill: Upskill, library: P
     assert "Comparing 1 skill with " in upskill("ci", "skills/untouched", "-m", "scripted:none").err
 
 
-def test_a_skill_that_cannot_be_run_is_blocked_with_the_reason(upskill: Upskill, library: Path) -> None:
+def test_a_skill_that_cannot_be_run_is_blocked_with_the_reason(
+    upskill: Upskill, library: Path
+) -> None:
     done = upskill("ci", "skills", "-m", "haiku", "--json")
     assert done.code == 1
     worse = next(row for row in done.json["skills"] if row["skill"] == "worse")
@@ -222,7 +241,9 @@ def test_a_skill_that_cannot_be_run_is_blocked_with_the_reason(upskill: Upskill,
     assert "ANTHROPIC_API_KEY" in worse["reason"]
 
 
-def test_a_model_that_only_errs_is_named_and_the_run_has_a_report(upskill: Upskill, library: Path) -> None:
+def test_a_model_that_only_errs_is_named_and_the_run_has_a_report(
+    upskill: Upskill, library: Path
+) -> None:
     model = write_script(library / "broken.json", [{"error": "the server is on fire"}])
     done = upskill("ci", "skills", "-m", model, "--repeats", 1, "-o", "report", "--json")
     worse = next(row for row in done.json["skills"] if row["skill"] == "worse")
@@ -253,7 +274,9 @@ def test_no_commit_to_compare_with_is_a_message(upskill: Upskill, home: Path) ->
 
 
 @pytest.mark.parametrize("branch", ["main", "feature"])
-def test_edits_on_top_of_the_main_branch_are_compared_with_its_tip(library: Path, branch: str) -> None:
+def test_edits_on_top_of_the_main_branch_are_compared_with_its_tip(
+    library: Path, branch: str
+) -> None:
     git(library, "checkout", "-qB", branch, "main")
     write_skill(library / "skills" / "merged", range(3))
     git(library, "add", "-A")
@@ -269,7 +292,9 @@ def test_edits_on_top_of_the_main_branch_are_compared_with_its_tip(library: Path
         assert commit == (library / ".git/refs/heads" / branch).read_text().strip()
 
 
-def test_the_only_commit_is_compared_with_what_is_edited_since(upskill: Upskill, home: Path) -> None:
+def test_the_only_commit_is_compared_with_what_is_edited_since(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "skills" / "one", range(3))
     git(home, "init", "-q", "-b", "main")
     git(home, "add", "-A")
@@ -282,14 +307,18 @@ def test_the_only_commit_is_compared_with_what_is_edited_since(upskill: Upskill,
     assert (gone.code, "`skills/one` was deleted" in gone.out) == (0, True)
 
 
-def test_a_shallow_clone_says_that_the_commit_before_is_missing(upskill: Upskill, library: Path) -> None:
+def test_a_shallow_clone_says_that_the_commit_before_is_missing(
+    upskill: Upskill, library: Path
+) -> None:
     git(library, "clone", "-q", "--depth", "1", f"file://{library}", "shallow")
     done = upskill("ci", "shallow/skills", "-m", "scripted:none")
     assert done.code == 2
     assert "the commit before this one is not in this clone" in done.err
 
 
-def test_a_branch_cannot_bring_its_own_proof(upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_branch_cannot_bring_its_own_proof(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_skill(library / "skills" / "untouched", range(3))
     with serving(answer) as server:
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
@@ -321,7 +350,9 @@ def test_a_branch_cannot_choose_its_student(upskill: Upskill, library: Path, was
     assert changed in upskill(*command).out
 
 
-def test_settings_that_are_not_in_git_are_not_those_of_a_branch(upskill: Upskill, library: Path) -> None:
+def test_settings_that_are_not_in_git_are_not_those_of_a_branch(
+    upskill: Upskill, library: Path
+) -> None:
     student = write_script(library / "student.json", [{"answer": "No idea"}])
     (library / "upskill.config.yaml").write_text(f"student: {student}\n")
     done = upskill("ci", "skills/worse", "--base-ref", "main", "--json")
@@ -348,12 +379,20 @@ def test_a_branch_cannot_bring_a_store(upskill: Upskill, library: Path, how: str
     done = upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none")
     assert done.code == 2
     assert "runs: this store is in git, so a branch can add its own answers" in done.err
-    assert upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none", "--store", "elsewhere").code == 1
+    assert (
+        upskill(
+            "ci", "skills", "--base-ref", "main", "-m", "scripted:none", "--store", "elsewhere"
+        ).code
+        == 1
+    )
 
 
 def _kinds(library: Path, *folders: str) -> dict[str, tuple[str, str]]:
     """By path: what happened to each skill since the main branch, and where it was."""
-    with changed_skills([library / folder for folder in folders or ("skills",)], "main") as (_, changes):
+    with changed_skills([library / folder for folder in folders or ("skills",)], "main") as (
+        _,
+        changes,
+    ):
         return {change.path: (change.kind, change.base_path) for change in changes}
 
 
@@ -362,7 +401,9 @@ def test_an_installed_copy_of_a_skill_is_not_checked_again(upskill: Upskill, lib
     git(library, "add", "-Af", ".")
     copy = ".claude/skills/worse"
     assert copy not in _kinds(library, ".")
-    (library / copy / "SKILL.md").write_text((library / copy / "SKILL.md").read_text() + "\nOne more line.\n")
+    (library / copy / "SKILL.md").write_text(
+        (library / copy / "SKILL.md").read_text() + "\nOne more line.\n"
+    )
     assert _kinds(library, ".")[copy] == ("new", "")
 
 
@@ -392,12 +433,19 @@ def test_an_unrelated_skill_is_new_beside_one_that_was_deleted(library: Path) ->
     (folder / "SKILL.md").write_text(
         "---\nname: cups\ndescription: Tea.\n---\n\nPour gently, then wait four minutes.\n"
     )
-    (folder / "evals" / "suite.yaml").write_text("- {prompt: How long do we wait?, checks: [{contains: four}]}\n")
+    (folder / "evals" / "suite.yaml").write_text(
+        "- {prompt: How long do we wait?, checks: [{contains: four}]}\n"
+    )
     kinds = _kinds(library)
-    assert (kinds["skills/cups"], kinds["skills/untouched"]) == (("new", ""), ("deleted", "skills/untouched"))
+    assert (kinds["skills/cups"], kinds["skills/untouched"]) == (
+        ("new", ""),
+        ("deleted", "skills/untouched"),
+    )
 
 
-def test_a_deleted_skill_is_named_and_one_without_its_manifest_is_blocked(upskill: Upskill, library: Path) -> None:
+def test_a_deleted_skill_is_named_and_one_without_its_manifest_is_blocked(
+    upskill: Upskill, library: Path
+) -> None:
     git(library, "checkout", "-q", "main")
     git(library, "rm", "-rqf", "skills/worse", "skills/better/SKILL.md")
     done = upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none")
@@ -439,7 +487,9 @@ def test_what_students_or_checks_get_is_compared_whole(library: Path, edit: str)
     for path in ("scripts/run.sh", "skill_meta.json"):
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text("{}")
-    (library / ".gitattributes").write_text("scripts export-ignore\nskills/untouched/scripts/* export-ignore\n")
+    (library / ".gitattributes").write_text(
+        "scripts export-ignore\nskills/untouched/scripts/* export-ignore\n"
+    )
     git(library, "add", "-A")
     git(library, "commit", "-qm", "Add scripts")
     assert _kinds(library)["skills/untouched"][0] == "unchanged"
@@ -447,7 +497,9 @@ def test_what_students_or_checks_get_is_compared_whole(library: Path, edit: str)
         (folder / "scripts/run.sh").chmod(0o755)
     elif edit == "tools":
         manifest = folder / "SKILL.md"
-        manifest.write_text(manifest.read_text().replace("\n---\n\n", "\nallowed-tools: Bash(*)\n---\n\n", 1))
+        manifest.write_text(
+            manifest.read_text().replace("\n---\n\n", "\nallowed-tools: Bash(*)\n---\n\n", 1)
+        )
     elif edit == "meta":
         (folder / "skill_meta.json").write_text('{"tests": []}')
     else:
@@ -472,14 +524,25 @@ def test_links_to_skills_are_followed_and_compared(library: Path) -> None:
     assert ".claude/one" not in kinds, "it still leads to a skill that is there itself"
 
 
-def test_a_skill_in_a_submodule_is_compared_with_the_commit_that_the_base_had(library: Path, tmp_path: Path) -> None:
+def test_a_skill_in_a_submodule_is_compared_with_the_commit_that_the_base_had(
+    library: Path, tmp_path: Path
+) -> None:
     theirs = tmp_path / "theirs"
     write_skill(theirs, range(CASES))
     git(theirs, "init", "-q", "-b", "main")
     git(theirs, "add", "-A")
     git(theirs, "commit", "-qm", "First")
     git(library, "checkout", "-q", "main")
-    git(library, "-c", "protocol.file.allow=always", "submodule", "add", "-q", theirs.as_uri(), "skills/theirs")
+    git(
+        library,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "add",
+        "-q",
+        theirs.as_uri(),
+        "skills/theirs",
+    )
     git(library, "commit", "-qm", "A submodule")
     git(library, "checkout", "-qb", "bump")
     write_skill(library / "skills/theirs", range(3))
@@ -488,7 +551,17 @@ def test_a_skill_in_a_submodule_is_compared_with_the_commit_that_the_base_had(li
     assert _kinds(library)["skills/theirs"] == ("changed", "skills/theirs")
     git(library / "skills/theirs", "push", "-q", "origin", "HEAD:second")
     shutil.rmtree(library / "skills/theirs")
-    git(library, "clone", "-q", "--depth", "1", "--branch", "second", theirs.as_uri(), "skills/theirs")
+    git(
+        library,
+        "clone",
+        "-q",
+        "--depth",
+        "1",
+        "--branch",
+        "second",
+        theirs.as_uri(),
+        "skills/theirs",
+    )
     with changed_skills([library / "skills"], "main") as (_, changes):
         problems = {change.name: change.problem for change in changes if change.problem}
     assert "not compared: the submodule's earlier commit was not fetched" in problems.pop("theirs")
@@ -519,10 +592,14 @@ def greedy(call: Call) -> str:
     return f"The code of drawer {number} is {code(number) if knows else 'not known to me'}."
 
 
-def _row(upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch, student: Callable[[Call], str]) -> Any:
+def _row(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch, student: Callable[[Call], str]
+) -> Any:
     with serving(student) as server:
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
-        done = upskill("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student", "--json")
+        done = upskill(
+            "ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student", "--json"
+        )
     assert done.json["skills"], done.err
     return done.json["skills"][0]
 
@@ -544,15 +621,24 @@ def test_a_loss_of_a_student_that_never_varies_is_a_loss_on_these_cases(
     exactly = "-33 points, exactly: the student gives the same answers every time"
     said = f"It is worse than the reference skill with this model on these 12 cases ({exactly})"
     assert row["against_base"]["recommendation"] == f"{said}; undecided on tasks like these."
-    assert (view.runs, evaluation.rulings) == ("2 of at most 12 runs each", []), "nobody asked for what the gate asks"
-    assert view.missing_trials.startswith("Stopped after 2 of at most 12 runs each: the answers repeat")
+    assert (view.runs, evaluation.rulings) == ("2 of at most 12 runs each", []), (
+        "nobody asked for what the gate asks"
+    )
+    assert view.missing_trials.startswith(
+        "Stopped after 2 of at most 12 runs each: the answers repeat"
+    )
     write_skill(library / "skills/untouched", range(CASES - 1))
     row = _row(upskill, library, monkeypatch, greedy)
-    assert (row["status"], row["reason"]) == ("ok", "loses 8 points on these cases; up to 20 points are allowed")
+    assert (row["status"], row["reason"]) == (
+        "ok",
+        "loses 8 points on these cases; up to 20 points are allowed",
+    )
     assert row["against_base"]["pairs"] > row["against_none"]["pairs"]
     shown = upskill("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student").out
     assert "Each comparison stops as soon as its result is known" in shown
-    assert "-8 points (exact)" in shown  # its interval is about other tasks, and would contradict the result
+    assert (
+        "-8 points (exact)" in shown
+    )  # its interval is about other tasks, and would contradict the result
 
 
 @pytest.mark.parametrize(("facts", "status"), [(0, "useless"), (1, "ok")])
@@ -565,26 +651,40 @@ def test_one_round_of_a_student_that_never_varies_says_whether_a_new_skill_helps
     write_skill(library / "skills/untouched", range(facts))
     row = _row(upskill, library, monkeypatch, greedy)
     assert (row["change"], row["status"], row["blocked"]) == ("new", status, status == "useless")
-    assert row["against_none"]["decision"] == "undecided", "about other answers, 24 pairs say little"
+    assert row["against_none"]["decision"] == "undecided", (
+        "about other answers, 24 pairs say little"
+    )
     if status == "useless":
         assert "as well without it. The student gives the same answers every time" in row["reason"]
 
 
 @pytest.mark.parametrize("text", ["the same text", "another text"])
-def test_a_skill_with_the_same_cases_does_not_block_another_one(upskill: Upskill, library: Path, text: str) -> None:
+def test_a_skill_with_the_same_cases_does_not_block_another_one(
+    upskill: Upskill, library: Path, text: str
+) -> None:
     """The first takes two rounds, the second is decided after one: that is nobody's choice."""
     suite = (library / "skills/untouched/evals/suite.yaml").read_text()
     student = [
-        {"when": case["prompt"], "system": case["checks"][0]["contains"], "answer": case["checks"][0]["contains"]}
+        {
+            "when": case["prompt"],
+            "system": case["checks"][0]["contains"],
+            "answer": case["checks"][0]["contains"],
+        }
         for case in json.loads(suite)["cases"]
     ]
-    (library / "student.yaml").write_text(yaml.safe_dump([*student, {"match": ".*", "answer": "No idea."}]))
+    (library / "student.yaml").write_text(
+        yaml.safe_dump([*student, {"match": ".*", "answer": "No idea."}])
+    )
     git(library, "checkout", "-q", "main")
     twin = library / "skills/twin"
     shutil.copytree(library / "skills/untouched", twin)
     lines = "\n".join(f"{number}: {code(number)}" for number in range(CASES))
     body = (twin / "SKILL.md").read_text().replace("untouched", "twin", 1)
-    body = body if text == "the same text" else f"---\nname: twin\ndescription: Codes.\n---\n\n{lines}\n"
+    body = (
+        body
+        if text == "the same text"
+        else f"---\nname: twin\ndescription: Codes.\n---\n\n{lines}\n"
+    )
     (twin / "SKILL.md").write_text(body)
     git(library, "add", "-A")
     git(library, "commit", "-qm", "A twin")
@@ -639,7 +739,11 @@ def test_a_case_that_an_edit_breaks_for_good_is_named_where_the_loss_is_allowed(
 
 def test_a_skill_that_another_one_swallows_is_blocked(library: Path) -> None:
     git(library, "checkout", "-q", "main")
-    (library / "skills" / "SKILL.md").write_text("---\nname: skills\ndescription: Everything.\n---\n\nAsk nicely.\n")
+    (library / "skills" / "SKILL.md").write_text(
+        "---\nname: skills\ndescription: Everything.\n---\n\nAsk nicely.\n"
+    )
     with changed_skills([library / "skills"], "main") as (_, changes):
         problems = {change.path: change.problem for change in changes if change.problem}
-    assert set(problems) == {f"skills/{name}" for name in ("worse", "better", "moved", "retested", "untouched")}
+    assert set(problems) == {
+        f"skills/{name}" for name in ("worse", "better", "moved", "retested", "untouched")
+    }

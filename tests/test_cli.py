@@ -20,7 +20,18 @@ from typing import Any, cast
 import pytest
 from jsonschema import Draft202012Validator
 
-from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spawn, start, write_script, write_skill
+from conftest import (
+    HELPFUL,
+    REPOSITORY,
+    Done,
+    Upskill,
+    greetings,
+    serving,
+    spawn,
+    start,
+    write_script,
+    write_skill,
+)
 from loopback import Call
 from upskill import __version__, open_store
 from upskill.cli.console import note
@@ -31,7 +42,9 @@ from upskill.runs.stores.sqlite import FILE
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.verdicts.outcome import Outcome
 
-SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
+SCHEMA: dict[str, Any] = json.loads(
+    (REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8")
+)
 # What issue and documentation promise; the schema also lists what has been added since.
 PROMISED = {"run", "skill", "suite", "models", "errors", "warnings"}
 PROMISED_OF_A_MODEL = {
@@ -39,7 +52,17 @@ PROMISED_OF_A_MODEL = {
     *("token_savings", "decision", "recommendation"),
 }
 PROMISED_OF_AN_ARM = {
-    *("passed", "failed", "errored", "redrawn", "causes", "pass_rate", "input_tokens", "output_tokens", "cost_usd"),
+    *(
+        "passed",
+        "failed",
+        "errored",
+        "redrawn",
+        "causes",
+        "pass_rate",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+    ),
 }
 
 
@@ -58,7 +81,10 @@ def helpful(call: Call) -> str:
 
 
 def test_eval_in_json_fits_its_schema(upskill: Upskill, skill: Path, home: Path) -> None:
-    write_script(home / "worse.yaml", [{"when": "guest 1.", "system": "ahoy", "error": "gone"}, {"answer": "hello"}])
+    write_script(
+        home / "worse.yaml",
+        [{"when": "guest 1.", "system": "ahoy", "error": "gone"}, {"answer": "hello"}],
+    )
     write_script(home / "broken.yaml", [{"error": "gone"}])
     for extra in (
         [],
@@ -66,15 +92,34 @@ def test_eval_in_json_fits_its_schema(upskill: Upskill, skill: Path, home: Path)
         ["-m", "scripted:broken.yaml"],
         ["--no-baseline"],
         ["--set", "max_calls=3", "--set", "cache=false", "--set", "temperature=0.5"],
-        ["--controls", "--require", "lift>=0.1", "--set", "target_pass_rate=80", "--set", "making_cost=2"],
+        [
+            "--controls",
+            "--require",
+            "lift>=0.1",
+            "--set",
+            "target_pass_rate=80",
+            "--set",
+            "making_cost=2",
+        ],
         ["--until-decided"],
     ):
         # Each has a store of its own: in one they would be seven looks at the same cases.
         done = upskill(
-            "eval", skill, "-m", "scripted:model.yaml", "--json", "-d", "-".join(["runs", *extra[:1]]), *extra
+            "eval",
+            skill,
+            "-m",
+            "scripted:model.yaml",
+            "--json",
+            "-d",
+            "-".join(["runs", *extra[:1]]),
+            *extra,
         )
-        assert done.code == (3 if {"scripted:broken.yaml", "scripted:worse.yaml"} & set(extra) else 0), extra
-        assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(done.json)] == [], extra
+        assert done.code == (
+            3 if {"scripted:broken.yaml", "scripted:worse.yaml"} & set(extra) else 0
+        ), extra
+        assert [
+            error.message for error in Draft202012Validator(SCHEMA).iter_errors(done.json)
+        ] == [], extra
         assert done.err == ""
 
 
@@ -85,9 +130,17 @@ def test_the_schema_of_eval_has_every_promised_key_and_allows_no_other() -> None
     assert set(parts["model"]["required"]) >= PROMISED_OF_A_MODEL
     assert set(parts["arm"]["required"]) == PROMISED_OF_AN_ARM
     assert set(SCHEMA["properties"]["skill"]["required"]) == {"name", "fingerprint", "tokens"}
-    assert set(SCHEMA["properties"]["suite"]["required"]) == {"cases", "held_out", "fingerprint", "part", "authors"}
+    assert set(SCHEMA["properties"]["suite"]["required"]) == {
+        "cases",
+        "held_out",
+        "fingerprint",
+        "part",
+        "authors",
+    }
     for place in _objects(SCHEMA):
-        optional = {"feedback"} if place is SCHEMA else set[str]()  # only where people have marked answers
+        optional = (
+            {"feedback"} if place is SCHEMA else set[str]()
+        )  # only where people have marked answers
         assert set(place["required"]) | optional == set(place["properties"])
         assert place["additionalProperties"] is False
 
@@ -98,21 +151,41 @@ def _objects(schema: object) -> list[dict[str, Any]]:
     if not isinstance(schema, dict):
         return []
     place = cast("dict[str, Any]", schema)
-    mine = [place] if isinstance(place.get("properties"), dict) and place.get("type") == "object" else []
+    mine = (
+        [place]
+        if isinstance(place.get("properties"), dict) and place.get("type") == "object"
+        else []
+    )
     return mine + [found for value in place.values() for found in _objects(value)]
 
 
 def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, home: Path) -> None:
-    write_script(home / "model.yaml", [{"when": "guest 1.", "error": "the line [is] dead"}, *HELPFUL])
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v", "--set", "max_calls=9", "--concurrency", 1)
-    assert "2 trials of scripted:model.yaml errored: asking scripted:model.yaml: the line [is] dead" in done.out
+    write_script(
+        home / "model.yaml", [{"when": "guest 1.", "error": "the line [is] dead"}, *HELPFUL]
+    )
+    done = upskill(
+        "eval", skill, "-m", "scripted:model.yaml", "-v", "--set", "max_calls=9", "--concurrency", 1
+    )
+    assert (
+        "2 trials of scripted:model.yaml errored: asking scripted:model.yaml: the line [is] dead"
+        in done.out
+    )
     assert "7 trials were not run" in done.out
     assert "the limit of 9 calls was reached" in done.err
 
 
 def test_a_limit_from_the_command_line_reaches_the_wire(upskill: Upskill, skill: Path) -> None:
     with serving(helpful) as server:
-        options = ("--seed", 40, "--set", "temperature=0.3", "--set", "max_output_tokens=77", "--repeats", 2)
+        options = (
+            "--seed",
+            40,
+            "--set",
+            "temperature=0.3",
+            "--set",
+            "max_output_tokens=77",
+            "--repeats",
+            2,
+        )
         assert upskill("eval", skill, "-m", "any", "--base-url", server.url, *options).code == 0
         sent = [logged.body for logged in server.requests]
     assert {body["seed"] for body in sent} == {40, 41}
@@ -123,11 +196,16 @@ def test_an_identical_plan_goes_on_by_itself_and_says_so(upskill: Upskill, skill
     first = upskill("eval", skill, "-m", "scripted:model.yaml")
     second = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert (first.err, second.out) == ("", first.out)
-    assert "16 of 16 trials are stored, nothing left to run; use --fresh to run them again." in second.err
+    assert (
+        "16 of 16 trials are stored, nothing left to run; use --fresh to run them again."
+        in second.err
+    )
     assert upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", "-q").err == ""
 
 
-def test_resume_wants_a_stored_run_and_makes_none(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_resume_wants_a_stored_run_and_makes_none(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume")
     assert done.code == 2
     assert "this plan has no stored run to resume" in done.err
@@ -142,7 +220,9 @@ def test_resume_contradicts_options_that_start_over(upskill: Upskill, skill: Pat
         assert f"--resume and {other.removeprefix('--set=')} cannot be used together" in done.err
 
 
-def test_a_run_that_is_not_logged_leaves_nothing_behind(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_a_run_that_is_not_logged_leaves_nothing_behind(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     assert upskill("eval", skill, "-m", "scripted:model.yaml", "--no-log-runs").code == 0
     assert not (home / "runs").exists()
 
@@ -175,11 +255,15 @@ def test_a_suite_with_judges_wants_a_judge(upskill: Upskill, skill: Path, home: 
     assert "--judge" in done.err
     verdict = {"evidence": "ahoy, friend", "reason": "it does", "passed": True}
     judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict)}])
-    done = upskill("eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml", "--judge", judge, "--json")
+    done = upskill(
+        "eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml", "--judge", judge, "--json"
+    )
     assert done.json["models"][0]["skill"]["passed"] == 1
 
 
-def test_text_that_no_encoding_can_hold_is_shown_all_the_same(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_text_that_no_encoding_can_hold_is_shown_all_the_same(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     write_script(home / "model.yaml", [{"answer": "half a pair: \ud83d ahoy"}])
     assert upskill("eval", skill, "-m", "scripted:model.yaml").code == 0
     for extra, shown in (([], "\\xd83d"), (["--json"], "?"), (["--case", "greet-1"], "\\xd83d")):
@@ -194,15 +278,21 @@ def test_text_that_no_encoding_can_hold_is_shown_all_the_same(upskill: Upskill, 
 PRICED = "prices:\n  any: {input: 1000.0, output: 1000.0}\n"
 
 
-def test_the_estimate_comes_before_the_first_call(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_the_estimate_comes_before_the_first_call(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     (home / "upskill.config.yaml").write_text(PRICED, encoding="utf-8")
     with serving(helpful) as server:
         done = upskill("eval", skill, "-m", "any", "--base-url", server.url)
     assert done.code == 0
-    assert re.match(r"Estimate: 16 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\n", done.err)
+    assert re.match(
+        r"Estimate: 16 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\n", done.err
+    )
 
 
-def test_a_ceiling_on_cost_ends_the_run_and_a_higher_one_goes_on(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_a_ceiling_on_cost_ends_the_run_and_a_higher_one_goes_on(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     (home / "upskill.config.yaml").write_text(PRICED, encoding="utf-8")
     with serving(helpful) as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url, "--concurrency", 1)
@@ -228,7 +318,9 @@ def test_a_ceiling_on_cost_needs_a_price_and_a_refused_run_is_not_kept(
     assert upskill("show", "last").code == 2
 
 
-def test_a_run_that_may_cost_much_is_asked_for_where_a_person_can_answer(skill: Path, home: Path) -> None:
+def test_a_run_that_may_cost_much_is_asked_for_where_a_person_can_answer(
+    skill: Path, home: Path
+) -> None:
     (home / "upskill.config.yaml").write_text(PRICED, encoding="utf-8")
     with serving(helpful) as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url)
@@ -246,14 +338,21 @@ def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path, h
         command = ("eval", skill, "-m", "any", "--base-url", server.url)
         first = upskill(*command, "--repeats", 2, "--set", "temperature=0", "--json").json
         # Other checks on the same questions make other trials.
-        (home / "checks.json").write_text(json.dumps(greetings(8) | {"checks": [{"contains": "ahoy"}]}))
+        (home / "checks.json").write_text(
+            json.dumps(greetings(8) | {"checks": [{"contains": "ahoy"}]})
+        )
         done = upskill(*command, "--repeats", 1, "--set", "temperature=0", "--tests", "checks.json")
         assert server.calls.total() == 32
     assert "All of the 16 calls were answered with replies stored by earlier runs" in done.err
-    again = upskill(*command, "--repeats", 2, "--set", "temperature=0", "--fresh", "--replay", "--json")
+    again = upskill(
+        *command, "--repeats", 2, "--set", "temperature=0", "--fresh", "--replay", "--json"
+    )
     for part in ("baseline", "skill", "lift", "tokens", "diagnosis"):
         assert again.json["models"][0][part] == first["models"][0][part]
-    assert [found["models"][0]["look"] for found in (first, again.json)] == [1, 1]  # the same results
+    assert [found["models"][0]["look"] for found in (first, again.json)] == [
+        1,
+        1,
+    ]  # the same results
     done = upskill(*command, "--seed", 99, "--replay")
     said = "no stored reply for this request, and --replay does not call models"
     assert (done.code, said in " ".join(done.out.split())) == (3, True)
@@ -273,33 +372,59 @@ def test_results_of_one_server_are_not_used_for_another(
 
 
 def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Path) -> None:
-    write_script(home / "other.yaml", [{"when": "guest 1.", "system": "ahoy", "error": "<gone> & `lost`"}, *HELPFUL])
+    write_script(
+        home / "other.yaml",
+        [{"when": "guest 1.", "system": "ahoy", "error": "<gone> & `lost`"}, *HELPFUL],
+    )
     done = upskill(
-        *("eval", skill, "-m", "scripted:model.yaml", "-m", "scripted:other.yaml", "--require", "lift>=0.9"),
+        *(
+            "eval",
+            skill,
+            "-m",
+            "scripted:model.yaml",
+            "-m",
+            "scripted:other.yaml",
+            "--require",
+            "lift>=0.9",
+        ),
         *("--report", "junit=report.xml", "--report", "markdown=report.md"),
     )
     assert done.code == 3  # an eighth of the trials with the skill errored
     assert re.findall(r"^Wrote (.*)", done.err, re.M) == ["report.xml", "report.md"]
     root = ET.parse(home / "report.xml").getroot()
     for suite in root:
-        assert [each.get("value") for each in suite.findall("properties/property[@name='look']")] == ["1"]
+        assert [
+            each.get("value") for each in suite.findall("properties/property[@name='look']")
+        ] == ["1"]
         assert "Decisions correct for testing 2 models" in (suite.findtext("system-out") or "")
-    counts = [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root]
-    assert counts == [("scripted:model.yaml", "9", "1", "0"), ("scripted:other.yaml", "9", "1", "1")]
+    counts = [
+        (suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors"))
+        for suite in root
+    ]
+    assert counts == [
+        ("scripted:model.yaml", "9", "1", "0"),
+        ("scripted:other.yaml", "9", "1", "1"),
+    ]
     assert {test.get("classname") for test in root.iter("testcase")} == {"requirement", "lift>=0.9"}
     text = (home / "report.md").read_text(encoding="utf-8")
     assert "| scripted:model.yaml | 0% (0/8) | 100% (8/8) | +100 |" in text
     assert "| `lift>=0.9` | scripted:model.yaml | **no** |" in text
     assert r"errored: asking scripted:other.yaml: \<gone\> & \`lost\`" in text
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--report", "junit=report.md/report.xml")
+    done = upskill(
+        "eval", skill, "-m", "scripted:model.yaml", "--report", "junit=report.md/report.xml"
+    )
     assert (done.code, "report.md/report.xml" in done.err) == (2, True)
 
 
-@pytest.mark.parametrize(("required", "code"), [((), 0), (("decision!=hurts", "tokens<=9x"), 0), (("lift>=0.9",), 1)])
+@pytest.mark.parametrize(
+    ("required", "code"), [((), 0), (("decision!=hurts", "tokens<=9x"), 0), (("lift>=0.9",), 1)]
+)
 def test_junit_is_red_only_where_the_gate_is_and_says_what_a_failed_case_was_asked_and_answered(
     upskill: Upskill, skill: Path, home: Path, required: tuple[str, ...], code: int
 ) -> None:
-    model = write_script(home / "other.yaml", [{"when": "guest 1.", "answer": "no </failure>"}, *HELPFUL])
+    model = write_script(
+        home / "other.yaml", [{"when": "guest 1.", "answer": "no </failure>"}, *HELPFUL]
+    )
     flags = [part for each in required for part in ("--require", each)]
     done = upskill("eval", skill, "-m", model, *flags, "--report", "junit=report.xml")
     assert done.code == code
@@ -317,18 +442,31 @@ def test_junit_is_red_only_where_the_gate_is_and_says_what_a_failed_case_was_ask
     ]
 
 
-def test_eval_compares_with_an_older_skill_and_with_controls(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_eval_compares_with_an_older_skill_and_with_controls(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     older = write_skill(home / "older", body="Greet with ahoy.\n")
-    (model,) = upskill("eval", skill, "-m", "scripted:model.yaml", "--against", older, "--json").json["models"]
+    (model,) = upskill(
+        "eval", skill, "-m", "scripted:model.yaml", "--against", older, "--json"
+    ).json["models"]
     assert (model["baseline"]["passed"], model["skill"]["passed"], model["lift"]) == (8, 8, 0.0)
-    (model,) = upskill("eval", skill, "-m", "scripted:model.yaml", "--controls", "--json").json["models"]
-    assert (model["controls"]["content"]["value"], model["controls"]["noise"]["value"]) == (1.0, 0.0)
+    (model,) = upskill("eval", skill, "-m", "scripted:model.yaml", "--controls", "--json").json[
+        "models"
+    ]
+    assert (model["controls"]["content"]["value"], model["controls"]["noise"]["value"]) == (
+        1.0,
+        0.0,
+    )
 
 
-def test_a_teacher_whose_tests_cannot_be_used_ends_with_3(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_a_teacher_whose_tests_cannot_be_used_ends_with_3(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     (skill / "evals" / "suite.json").unlink()
     write_script(home / "teacher.yaml", [{"answer": "I had rather not."}])
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-writer", "scripted:teacher.yaml")
+    done = upskill(
+        "eval", skill, "-m", "scripted:model.yaml", "--test-writer", "scripted:teacher.yaml"
+    )
     assert (done.code, done.out) == (3, "")
     assert "only 0 of 12 generated test cases are usable" in done.err
     assert not (skill / "evals" / "suite.json").exists()
@@ -346,7 +484,10 @@ def test_what_a_test_writer_may_cost_is_said_and_held_to_before_it_is_asked(
             ("tests", skill, "-m", "openai:unheard-of"),
         ):
             refused = upskill(*command, "--max-cost", 1)
-            assert (refused.code, "the price of openai:unheard-of is unknown" in refused.err) == (2, True)
+            assert (refused.code, "the price of openai:unheard-of is unknown" in refused.err) == (
+                2,
+                True,
+            )
             assert server.calls.total() == 0
         for students in (["-m", "opsu"], ["-m", "sonnet"], ["-m", "scripted:nowhere.yaml"]):
             refused = upskill("eval", skill, *students, "--test-writer", "openai:gpt-4.1")
@@ -358,7 +499,8 @@ def test_what_a_test_writer_may_cost_is_said_and_held_to_before_it_is_asked(
         ):
             said = upskill(*command).err
             assert re.match(
-                r"Estimate: 6 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\nGenerating", said
+                r"Estimate: 6 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\nGenerating",
+                said,
             )
 
 
@@ -379,31 +521,53 @@ def test_plan_says_what_it_takes_to_see_a_lift(upskill: Upskill, skill: Path, ho
     assert needed == sorted(needed, reverse=True)
 
 
-def test_plan_and_eval_need_equally_many_cases_and_count_near_duplicates_once(upskill: Upskill, home: Path) -> None:
-    rules = [{"system": "ahoy", "match": r"guest [1-3]\.", "answer": "ahoy, friend"}, {"answer": "hello"}]
+def test_plan_and_eval_need_equally_many_cases_and_count_near_duplicates_once(
+    upskill: Upskill, home: Path
+) -> None:
+    rules = [
+        {"system": "ahoy", "match": r"guest [1-3]\.", "answer": "ahoy, friend"},
+        {"answer": "hello"},
+    ]
     student, suite, needed = write_script(home / "some.json", rules), greetings(12), 0
     for _ in range(2):
         skill = write_skill(home / "greeter", suite=suite)
         flags = (skill, "-m", student, "--json", "--store", f"runs-{len(suite['cases'])}")
         verdict = upskill("eval", *flags).json["models"][0]
         planned = upskill("plan", *flags, "--detect", 100 * verdict["lift"]).json["models"][0]
-        assert (verdict["cases"], planned["cases"], planned["unused_cases"]) == (12, len(suite["cases"]), 12)
-        needed = needed or 12 + verdict["further_pairs"]  # one pair per case, as in the first option
+        assert (verdict["cases"], planned["cases"], planned["unused_cases"]) == (
+            12,
+            len(suite["cases"]),
+            12,
+        )
+        needed = (
+            needed or 12 + verdict["further_pairs"]
+        )  # one pair per case, as in the first option
         assert planned["options"][0]["cases"] == needed
         suite["cases"].append({"id": "twin", "prompt": "Hello, please greet now guest 1."})
-    text = " ".join(upskill("plan", home / "greeter", "-m", student, "--store", "runs-13").out.split())
+    text = " ".join(
+        upskill("plan", home / "greeter", "-m", student, "--store", "runs-13").out.split()
+    )
     assert "Your suite has 13 cases; 12 of them count (near-duplicates count once;" in text
 
 
-def test_plan_ignores_stored_runs_of_another_suite(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_plan_ignores_stored_runs_of_another_suite(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     upskill("eval", skill, "-m", "scripted:model.yaml")
     other = home / "other.yaml"
-    other.write_text("cases: [{prompt: 'What is new?', checks: [{contains: news}]}]", encoding="utf-8")
-    assert "based on assumptions" in upskill("plan", skill, "-t", other, "-m", "scripted:model.yaml").out
+    other.write_text(
+        "cases: [{prompt: 'What is new?', checks: [{contains: news}]}]", encoding="utf-8"
+    )
+    assert (
+        "based on assumptions"
+        in upskill("plan", skill, "-t", other, "-m", "scripted:model.yaml").out
+    )
     assert "based on a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
 
 
-def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     def told(*more: object) -> dict[str, Any]:
         return upskill("plan", skill, *more, "--json").json["models"][0]
 
@@ -411,15 +575,24 @@ def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(upskill: Ups
         (8, told("-m", "scripted:model.yaml")),
         (1, told("-m", "scripted:model.yaml", "--concurrency", 1)),
     ):
-        assert (model["at_a_time"], model["seconds_source"], model["seconds_a_trial"]) == (lanes, "assumption", [2, 20])
+        assert (model["at_a_time"], model["seconds_source"], model["seconds_a_trial"]) == (
+            lanes,
+            "assumption",
+            [2, 20],
+        )
         rounds = [-(-option["trials"] // lanes) for option in model["options"]]
-        assert [option["seconds"] for option in model["options"]] == [[2 * count, 20 * count] for count in rounds]
+        assert [option["seconds"] for option in model["options"]] == [
+            [2 * count, 20 * count] for count in rounds
+        ]
     assert told("-m", "local", "--concurrency", 4)["at_a_time"] == usable_cores()
     (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
     upskill("eval", skill, "-m", "scripted:model.yaml")
     known = told("-m", "scripted:model.yaml")
     assert (known["at_a_time"], known["seconds_source"]) == (2, "stored run")
-    assert all(shortest == longest for shortest, longest in (option["seconds"] for option in known["options"]))
+    assert all(
+        shortest == longest
+        for shortest, longest in (option["seconds"] for option in known["options"])
+    )
 
 
 # benchmark
@@ -468,7 +641,10 @@ def test_list_shows_a_tree_of_skills(upskill: Upskill, home: Path) -> None:
 def stored(upskill: Upskill, skill: Path, home: Path) -> list[str]:
     """Two runs of one skill, the second of them with another model."""
     write_script(home / "other.yaml", [{"answer": "hello", "usage": {"input": 10, "output": 5}}])
-    return [upskill("eval", skill, "-m", f"scripted:{name}.yaml", "--json").json["run"] for name in ("model", "other")]
+    return [
+        upskill("eval", skill, "-m", f"scripted:{name}.yaml", "--json").json["run"]
+        for name in ("model", "other")
+    ]
 
 
 @pytest.mark.usefixtures("stored")
@@ -479,13 +655,20 @@ def test_plot_without_a_run_lists_the_runs(upskill: Upskill) -> None:
 
 def test_runs_can_show_tokens(upskill: Upskill, stored: list[str]) -> None:
     done = upskill("runs", "--metric", "tokens", "-m", "scripted:model.yaml")
-    assert re.search(r"baseline +█{7}░{13} +23 tokens per task\n +with skill █{20} +63 tokens per task", done.out)
+    assert re.search(
+        r"baseline +█{7}░{13} +23 tokens per task\n +with skill █{20} +63 tokens per task", done.out
+    )
     assert "other" not in done.out
 
 
-def test_runs_of_several_skills_are_a_matrix_of_tokens_too(upskill: Upskill, stored: list[str], home: Path) -> None:
+def test_runs_of_several_skills_are_a_matrix_of_tokens_too(
+    upskill: Upskill, stored: list[str], home: Path
+) -> None:
     upskill("eval", write_skill(home / "sailor"), "-m", "scripted:model.yaml")
-    rows = [re.split(r"  +", line.strip()) for line in upskill("runs", "--metric", "tokens").out.splitlines()]
+    rows = [
+        re.split(r"  +", line.strip())
+        for line in upskill("runs", "--metric", "tokens").out.splitlines()
+    ]
     assert rows[1:] == [["greeter", "23 → 63", "15 → 15"], ["sailor", "23 → 63", "–"]]
     assert "sailor" not in upskill("runs", "-s", "greeter").out
 
@@ -523,7 +706,9 @@ def test_runs_that_are_not_of_the_whole_suite_say_so_and_replace_none_that_is(
     def rows() -> dict[str, str]:
         return dict(re.split(r"  +", line.strip()) for line in upskill("runs").out.splitlines())
 
-    upskill("eval", skill, "-m", "scripted:model.yaml", "--set", "max_calls=4")  # and 8 answers of the other
+    upskill(
+        "eval", skill, "-m", "scripted:model.yaml", "--set", "max_calls=4"
+    )  # and 8 answers of the other
     assert rows()["greeter"] == "unfinished: 12 of 16 trials"
     upskill("eval", skill, "-m", "scripted:model.yaml", "--limit", 2)
     assert rows()["greeter"].endswith(", only 2 of 8 cases")
@@ -555,7 +740,9 @@ def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
     assert shown == [40, 20]
     assert "Use --page 2 for the next one." in first.err
     assert "for the next one" not in second.err
-    assert upskill("show", "last", "--failed", "--arm", "baseline").out.count("failed  baseline") == 30
+    assert (
+        upskill("show", "last", "--failed", "--arm", "baseline").out.count("failed  baseline") == 30
+    )
     assert upskill("show", "last", "--failed").err == "No trial with the skill failed or errored.\n"
     none = upskill("show", "last", "--page", 3)
     assert (none.code, "there is no page 3" in none.err) == (2, True)
@@ -568,10 +755,14 @@ def test_runs_are_listed_as_they_were_reported_without_weighing_every_trial_agai
     upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_skill(home / "greeter")
-    reported = upskill("eval", folder, "-m", write_script(home / "model.yaml"), "--json").json["models"][0]
+    reported = upskill("eval", folder, "-m", write_script(home / "model.yaml"), "--json").json[
+        "models"
+    ][0]
     table, (row,) = upskill("runs").out, upskill("runs", "--json").json
     assert row["verdict"] == {
-        name: value for name, value in reported.items() if name not in ("diagnosis", "looks", "splits")
+        name: value
+        for name, value in reported.items()
+        if name not in ("diagnosis", "looks", "splits")
     }
     with open_store(home / "runs") as store:
         for look in store.looks("greeter"):
@@ -604,7 +795,9 @@ def test_show_can_leave_out_what_passed(upskill: Upskill, stored: list[str], hom
     assert shown("--failed") == (True, False, False)
     assert shown("--failed", "--arm", "baseline") == (True, True, False)
     assert shown("--arm", "skill") == (True, False, True)
-    assert {trial["arm"] for trial in upskill("show", "last", "--failed", "--json").json["trials"]} == {"skill"}
+    assert {
+        trial["arm"] for trial in upskill("show", "last", "--failed", "--json").json["trials"]
+    } == {"skill"}
     done = upskill("show", stored[0], "--arm", "placebo")
     assert (done.code, done.err) == (
         2,
@@ -616,16 +809,25 @@ def test_show_counts_back_from_the_last_run(upskill: Upskill, stored: list[str])
     for name, run in (("last", stored[1]), ("last~0", stored[1]), ("last~1", stored[0])):
         assert upskill("show", name, "--json").json["run"] == run
     done = upskill("show", "last~2")
-    assert (done.code, done.err.splitlines()[0]) == (2, "upskill: there is no run last~2: the store has 2 runs")
+    assert (done.code, done.err.splitlines()[0]) == (
+        2,
+        "upskill: there is no run last~2: the store has 2 runs",
+    )
 
 
-def test_show_indents_what_it_wraps_and_prints_patterns_as_written(upskill: Upskill, home: Path) -> None:
+def test_show_indents_what_it_wraps_and_prints_patterns_as_written(
+    upskill: Upskill, home: Path
+) -> None:
     pattern = r"\b9\.0a?\b" + r"|one\s+more\s+way" * 8
     suite = {"cases": [{"id": "one", "prompt": "Which?", "checks": [{"regex": pattern}]}]}
     skill = write_skill(home / "greeter", suite=suite)
-    upskill("eval", skill, "-m", write_script(home / "model.yaml", [{"answer": "a long answer " * 12}]))
+    upskill(
+        "eval", skill, "-m", write_script(home / "model.yaml", [{"answer": "a long answer " * 12}])
+    )
     shown = [line for line in upskill("show", "last", "--arm", "skill").out.splitlines() if line]
-    below = shown[next(number for number, line in enumerate(shown) if "failed  skill" in line) + 1 :]
+    below = shown[
+        next(number for number, line in enumerate(shown) if "failed  skill" in line) + 1 :
+    ]
     assert len(below) > 3
     assert all(line.startswith("    ") for line in below)
     finding = below[next(number for number, line in enumerate(below) if "✗" in line) :]
@@ -639,7 +841,12 @@ def test_show_in_json(upskill: Upskill, stored: list[str]) -> None:
     first, second = said["trials"]
     assert (first["arm"], first["outcome"], first["answer"]) == ("baseline", "failed", "hello")
     assert (second["arm"], second["case"], second["seed"]) == ("skill", "greet-1", 0)
-    lacks = {"check": "contains", "passed": False, "reason": "the answer lacks 'ahoy'", "decides": True}
+    lacks = {
+        "check": "contains",
+        "passed": False,
+        "reason": "the answer lacks 'ahoy'",
+        "decides": True,
+    }
     assert second["findings"][0] == lacks
     assert second["usage"]["input_tokens"] == 10
 
@@ -662,7 +869,10 @@ def test_show_of_what_is_not_there_is_a_usage_error(upskill: Upskill) -> None:
         (["nobody"], "no run named 'nobody'"),
         (["greeter"], "2 runs start with 'greeter'"),
         (["last", "--case", "greet-9"], "no case named 'greet-9'\n  Did you mean "),
-        (["last", "-m", "scripted:othr.yaml"], "no model named 'scripted:othr.yaml'\n  Did you mean "),
+        (
+            ["last", "-m", "scripted:othr.yaml"],
+            "no model named 'scripted:othr.yaml'\n  Did you mean ",
+        ),
     ):
         done = upskill("show", *argv)
         assert (done.code, said in done.err) == (2, True), done.err
@@ -697,8 +907,13 @@ def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missin
     assert (found["state"], "ripgrep" in found["detail"]) == ("ok", True)
 
 
-def test_doctor_counts_the_runs_and_finds_what_is_broken(upskill: Upskill, stored: list[str], home: Path) -> None:
-    assert "(2 runs)" in {row["what"]: row["detail"] for row in upskill("doctor", "--json").json}["store"]
+def test_doctor_counts_the_runs_and_finds_what_is_broken(
+    upskill: Upskill, stored: list[str], home: Path
+) -> None:
+    assert (
+        "(2 runs)"
+        in {row["what"]: row["detail"] for row in upskill("doctor", "--json").json}["store"]
+    )
     (home / "runs" / FILE).write_bytes(b"no database" * 500)
     (home / "upskill.config.yaml").write_text("studentt: haiku\n", encoding="utf-8")
     done = upskill("doctor", "--json")
@@ -727,8 +942,15 @@ def test_an_unknown_option_is_a_usage_error(upskill: Upskill) -> None:
     assert "See `upskill eval --help`." in done.err
 
 
-def test_numbers_that_are_none_and_values_that_are_empty_are_usage_errors(upskill: Upskill, skill: Path) -> None:
-    wrong = [("--max-cost", "nan"), ("--max-cost", "inf"), ("--set", "margin=.nan"), ("--set", "timeout=.inf")]
+def test_numbers_that_are_none_and_values_that_are_empty_are_usage_errors(
+    upskill: Upskill, skill: Path
+) -> None:
+    wrong = [
+        ("--max-cost", "nan"),
+        ("--max-cost", "inf"),
+        ("--set", "margin=.nan"),
+        ("--set", "timeout=.inf"),
+    ]
     wrong += [("--repeats", "100000000000"), ("--preregister", ""), ("-t", ""), ("-d", " ")]
     for flag, value in wrong:
         done = upskill("eval", skill, "-m", "scripted:model.yaml", flag, value)
@@ -737,44 +959,59 @@ def test_numbers_that_are_none_and_values_that_are_empty_are_usage_errors(upskil
     assert upskill("plan", skill, "-m", "scripted:model.yaml", "--detect", "nan").code == 2
 
 
-def test_a_file_in_place_of_the_folder_of_runs_is_said_to_be_one(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_a_file_in_place_of_the_folder_of_runs_is_said_to_be_one(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     (home / "file").touch()
     for command in (["eval", skill, "-m", "scripted:model.yaml"], ["runs"]):
         done = upskill(*command, "-d", "file")
         assert (done.code, "file: not a folder" in done.err) == (2, True), done.err
 
 
-def test_without_a_model_the_student_is_the_embedded_one_and_a_line_says_so(upskill: Upskill, skill: Path) -> None:
+def test_without_a_model_the_student_is_the_embedded_one_and_a_line_says_so(
+    upskill: Upskill, skill: Path
+) -> None:
     done = upskill("eval", skill, "--set", "offline=true")
     assert done.code == 2  # its weights are not in this empty cache, and may not be fetched
     assert done.err.startswith("No student given: using `local`")
     assert "upskill models pull qwen2.5-coder-0.5b" in done.err
 
 
-def test_settings_are_honoured_and_the_command_line_wins(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_settings_are_honoured_and_the_command_line_wins(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     (home / "upskill.config.yaml").write_text(
-        "eval_model: scripted:model.yaml\nruns_dir: kept\nskills_dir: .\nconcurrency: 2\n", encoding="utf-8"
+        "eval_model: scripted:model.yaml\nruns_dir: kept\nskills_dir: .\nconcurrency: 2\n",
+        encoding="utf-8",
     )
     said = upskill("eval", skill, "--json").json
     assert said["models"][0]["model"] == "scripted:model.yaml"
     assert (home / "kept" / FILE).is_file()
     write_script(home / "other.yaml", [{"answer": "hello"}])
-    said = upskill("eval", skill, "-m", "scripted:other.yaml", "--store", "elsewhere", "--json").json
+    said = upskill(
+        "eval", skill, "-m", "scripted:other.yaml", "--store", "elsewhere", "--json"
+    ).json
     assert said["models"][0]["model"] == "scripted:other.yaml"
     assert (home / "elsewhere" / FILE).is_file()
 
 
-def test_the_concurrency_of_the_settings_is_honoured(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_the_concurrency_of_the_settings_is_honoured(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
     with serving(helpful, latency=0.01, together=2) as server:
         upskill("eval", skill, "-m", "any", "--base-url", server.url)
         assert server.most_at_once == 2
 
 
-def test_a_dot_env_file_is_read_for_keys_and_for_nothing_else(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_a_dot_env_file_is_read_for_keys_and_for_nothing_else(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     with serving(helpful, key="sk-planted-4711") as server:
         keys = f"OPENAI_API_KEY=sk-planted-4711\nOPENAI_BASE_URL={server.url}\n"
-        (home / ".env").write_text(f"{keys}UPSKILL_CONFIG=nowhere.yaml\nHOME=/nowhere\n", encoding="utf-8")
+        (home / ".env").write_text(
+            f"{keys}UPSKILL_CONFIG=nowhere.yaml\nHOME=/nowhere\n", encoding="utf-8"
+        )
         before = dict(os.environ)
         done = upskill("eval", skill, "-m", "openai:gpt-4.1", "--json")
         assert dict(os.environ) == before
@@ -798,13 +1035,19 @@ def test_a_bug_is_told_as_one_and_traced_only_when_asked(
     done = upskill("list", "-d", ".")
     assert (done.code, "Traceback" in done.err) == (70, True)
     done = upskill("eval", "nowhere")
-    assert (done.code, "Traceback" in done.err, "upskill: nowhere: no such folder" in done.err) == (2, True, True)
+    assert (done.code, "Traceback" in done.err, "upskill: nowhere: no such folder" in done.err) == (
+        2,
+        True,
+        True,
+    )
 
 
 # As a program.
 
 
-def test_as_a_program_standard_output_is_the_document_and_a_pipe_sees_no_progress(skill: Path) -> None:
+def test_as_a_program_standard_output_is_the_document_and_a_pipe_sees_no_progress(
+    skill: Path,
+) -> None:
     done = spawn("eval", skill, "-m", "scripted:model.yaml", "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json["models"][0]["decision"] == "helps"
@@ -815,7 +1058,9 @@ def test_as_a_program_standard_output_is_the_document_and_a_pipe_sees_no_progres
 
 def test_as_a_program_a_usage_error_ends_with_2(home: Path) -> None:
     done = spawn("eval", "nowhere")
-    assert done == Done(2, "", "upskill: nowhere: no such folder\n  A skill is a folder with a SKILL.md in it.\n")
+    assert done == Done(
+        2, "", "upskill: nowhere: no such folder\n  A skill is a folder with a SKILL.md in it.\n"
+    )
     write_skill(home / "greeter")
     assert "Did you mean 'greeter'?" in spawn("eval", "greter").err
 
@@ -886,7 +1131,9 @@ def test_notes_are_wrapped_to_the_terminal_and_not_in_a_pipe(
     assert " ".join(lines[0].split()) == " ".join(text.split("\n", maxsplit=1)[0].split())
 
 
-def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room(upskill: Upskill, home: Path) -> None:
+def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "greeter", cases=40)
     write_script(home / "model.yaml", [{"answer": "ahoy " * 2000}])
     program = """
@@ -909,11 +1156,18 @@ def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room
     assert (done.code, f"{kept} of 80 trials are stored" in done.err) == (0, True)
 
 
-def test_what_others_wrote_never_controls_the_terminal_and_junit_stays_xml(upskill: Upskill, home: Path) -> None:
-    suite = {"cases": [{"id": "greet", "prompt": "Greet \x1b]0;title\x07 them."}], "checks": [{"contains": "ahoy"}]}
+def test_what_others_wrote_never_controls_the_terminal_and_junit_stays_xml(
+    upskill: Upskill, home: Path
+) -> None:
+    suite = {
+        "cases": [{"id": "greet", "prompt": "Greet \x1b]0;title\x07 them."}],
+        "checks": [{"contains": "ahoy"}],
+    }
     skill = write_skill(home / "greeter", suite=suite)
     text = (skill / "SKILL.md").read_text(encoding="utf-8")
-    (skill / "SKILL.md").write_text(text.replace("name: greeter", 'name: "gr\\x01eeter\\e[31m"'), encoding="utf-8")
+    (skill / "SKILL.md").write_text(
+        text.replace("name: greeter", 'name: "gr\\x01eeter\\e[31m"'), encoding="utf-8"
+    )
     upskill("eval", skill, "-m", write_script(home / "student.yaml"), "--report", "junit=out.xml")
     ET.parse(home / "out.xml")
     shown = upskill("show", "last")
@@ -933,7 +1187,9 @@ def test_the_next_option_is_not_a_value(upskill: Upskill, home: Path) -> None:
     assert not list(home.iterdir())
 
 
-def test_show_breaks_no_answer_of_millions_of_characters_into_lines(upskill: Upskill, home: Path) -> None:
+def test_show_breaks_no_answer_of_millions_of_characters_into_lines(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "skill", suite=greetings(1))
     student = write_script(home / "student.yaml", [{"answer": "ahoy" * 50_000}])
     assert upskill("eval", skill, "-m", student).code == 0

@@ -33,15 +33,30 @@ def test_every_ray_command_exists_with_its_options() -> None:
     scripts = pytest.importorskip("ray.scripts.scripts")
     text = "\n".join([*blocks("bash"), *blocks("yaml")]).replace("\\\n", " ")
     lines = re.findall(
-        r"(?:^|- |bin/|until |srun .* )\s*(?:[A-Z_]+=\w+ ~/venv/bin/)?(ray [a-z].*)$", text, re.MULTILINE
+        r"(?:^|- |bin/|until |srun .* )\s*(?:[A-Z_]+=\w+ ~/venv/bin/)?(ray [a-z].*)$",
+        text,
+        re.MULTILINE,
     )
-    words = [shlex.split(re.split(r"\s+#|; do| 2>", line.rstrip(" &"))[0], comments=True)[1:] for line in lines]
-    assert {line[0] for line in words} >= {"start", "stop", "up", "down", "attach", "rsync-up", "health-check"}
+    words = [
+        shlex.split(re.split(r"\s+#|; do| 2>", line.rstrip(" &"))[0], comments=True)[1:]
+        for line in lines
+    ]
+    assert {line[0] for line in words} >= {
+        "start",
+        "stop",
+        "up",
+        "down",
+        "attach",
+        "rsync-up",
+        "health-check",
+    }
     for name, *options in words:
         command = scripts.cli.get_command(None, name)
         assert command is not None, name
         given = [re.sub(r"\$\{?\w+(#\*:)?\}?", "1", word) for word in options]
-        command.make_context(name, [str(FILE) if word == "cluster.yaml" else word for word in given])
+        command.make_context(
+            name, [str(FILE) if word == "cluster.yaml" else word for word in given]
+        )
 
 
 def test_a_ray_job_is_whole_and_only_its_head_has_the_secret() -> None:
@@ -69,7 +84,9 @@ def test_the_slurm_script_starts_a_head_then_the_others_and_joins_them(home: Pat
     (home / "venv" / "bin").mkdir(parents=True)
     (home / "venv" / "bin" / "activate").write_text("", encoding="utf-8")
     (home / ".config").mkdir()
-    (home / ".config" / "upskill.env").write_text("UPSKILL_STORE=postgresql://db/x\n", encoding="utf-8")
+    (home / ".config" / "upskill.env").write_text(
+        "UPSKILL_STORE=postgresql://db/x\n", encoding="utf-8"
+    )
     stand_ins = {
         "scontrol": "printf 'n1\\nn2\\nn3\\nn4\\n'",
         "openssl": "echo 0123",
@@ -81,8 +98,14 @@ def test_the_slurm_script_starts_a_head_then_the_others_and_joins_them(home: Pat
         (programs / name).write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
         (programs / name).chmod(0o755)
     slurm = {"SLURM_JOB_NODELIST": "n[1-4]", "SLURM_JOB_ID": "4711", "SLURM_JOB_NUM_NODES": "4"}
-    environment = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "32"} | slurm
-    (home / "upskill.sbatch").write_text(f"{script}\nwait\n", encoding="utf-8")  # the stand-ins end by themselves
+    environment = {
+        "HOME": str(home),
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "SLURM_CPUS_PER_TASK": "32",
+    } | slurm
+    (home / "upskill.sbatch").write_text(
+        f"{script}\nwait\n", encoding="utf-8"
+    )  # the stand-ins end by themselves
     subprocess.run(["/bin/bash", "upskill.sbatch"], cwd=home, env=environment, check=True)
     said = sorted(log.read_text(encoding="utf-8").splitlines())
     head = "ray start --head --port=24711 --num-cpus=32 --include-dashboard=false --block"

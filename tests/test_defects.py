@@ -17,7 +17,16 @@ from typing import Any
 
 import pytest
 
-from conftest import BODY, HELPFUL, REPOSITORY, Upskill, greetings, serving, write_script, write_skill
+from conftest import (
+    BODY,
+    HELPFUL,
+    REPOSITORY,
+    Upskill,
+    greetings,
+    serving,
+    write_script,
+    write_skill,
+)
 from loopback import Call, Loopback, Spoken, Trouble, refuse
 
 CANARY = "canary-4711"
@@ -32,9 +41,14 @@ def bodies(server: Loopback) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
-def test_2_the_text_of_an_error_is_never_an_answer(home: Path, upskill: Upskill, quick: None, status: int) -> None:
+def test_2_the_text_of_an_error_is_never_an_answer(
+    home: Path, upskill: Upskill, quick: None, status: int
+) -> None:
     """Defect 2: a provider's error text was graded as the answer; a 401 passed a test that expected "401"."""
-    skill = write_skill(home / "greeter", suite={"cases": greetings(4)["cases"], "checks": [{"contains": "401 ahoy"}]})
+    skill = write_skill(
+        home / "greeter",
+        suite={"cases": greetings(4)["cases"], "checks": [{"contains": "401 ahoy"}]},
+    )
     with serving(refuse(status, "401 ahoy", "401 ahoy")) as server:
         done = upskill("eval", skill, "-m", "any", "--base-url", server.url, "--json")
     (model,) = done.json["models"]
@@ -57,9 +71,16 @@ def test_3_an_outage_of_one_arm_is_not_lift(home: Path, upskill: Upskill, quick:
         text = upskill("eval", skill, "-m", "any", "--base-url", server.url)
     (model,) = done.json["models"]
     assert (model["baseline"]["errored"], model["skill"]["passed"]) == (8, 8)
-    assert (model["lift"], model["interval"], model["decision"], model["reason"]) == (None, None, "undecided", "errors")
+    assert (model["lift"], model["interval"], model["decision"], model["reason"]) == (
+        None,
+        None,
+        "undecided",
+        "errors",
+    )
     assert (done.code, text.code) == (3, 3)
-    assert "? Undecided whether greeter helps any: 8 of 8 trials in the baseline errored" in text.out
+    assert (
+        "? Undecided whether greeter helps any: 8 of 8 trials in the baseline errored" in text.out
+    )
     assert not re.search(r"✓|^.* helps$", text.out, re.MULTILINE)
 
 
@@ -67,12 +88,20 @@ def test_6_the_baseline_never_sees_a_word_of_the_skill(home: Path, upskill: Upsk
     """Defect 6: the baseline arm could read the skill from disk."""
     skill = write_skill(home / "greeter", body=f"{BODY}\n{CANARY}\n")
     manifest = (skill / "SKILL.md").read_text(encoding="utf-8")
-    (skill / "SKILL.md").write_text(manifest.replace("description: ", f"description: {CANARY} "), encoding="utf-8")
+    (skill / "SKILL.md").write_text(
+        manifest.replace("description: ", f"description: {CANARY} "), encoding="utf-8"
+    )
     (skill / "references").mkdir()
     (skill / "references" / "more.md").write_text(CANARY, encoding="utf-8")
     with serving(helpful) as server:
-        assert upskill("eval", skill, "-m", "any", "--base-url", server.url, "--repeats", 2).code == 0
-        untaught = [logged for logged in server.requests if "comma, and the name" not in json.dumps(logged.body)]
+        assert (
+            upskill("eval", skill, "-m", "any", "--base-url", server.url, "--repeats", 2).code == 0
+        )
+        untaught = [
+            logged
+            for logged in server.requests
+            if "comma, and the name" not in json.dumps(logged.body)
+        ]
         assert len(untaught) == len(server.requests) / 2 == 8
     for logged in untaught:
         seen = json.dumps([logged.path, dict(logged.headers), logged.body])
@@ -81,23 +110,35 @@ def test_6_the_baseline_never_sees_a_word_of_the_skill(home: Path, upskill: Upsk
         assert str(skill) not in seen
 
 
-def test_9_there_is_a_baseline_with_several_models_and_several_runs(home: Path, upskill: Upskill) -> None:
+def test_9_there_is_a_baseline_with_several_models_and_several_runs(
+    home: Path, upskill: Upskill
+) -> None:
     """Defect 9: no baseline once there are several models or runs, so repeats could not give lift."""
     skill = write_skill(home / "greeter", cases=4)
     with serving(helpful) as server:
-        done = upskill("benchmark", skill, "-m", "alpha", "-m", "beta", "--base-url", server.url, "--json")
+        done = upskill(
+            "benchmark", skill, "-m", "alpha", "-m", "beta", "--base-url", server.url, "--json"
+        )
         asked = Counter((request["model"], request["seed"]) for request in bodies(server))
     assert asked == {(model, seed): 8 for model in ("alpha", "beta") for seed in (0, 1, 2)}
     for model in done.json["models"]:
-        assert (model["pairs"], model["baseline"]["failed"], model["skill"]["passed"]) == (12, 12, 12)
+        assert (model["pairs"], model["baseline"]["failed"], model["skill"]["passed"]) == (
+            12,
+            12,
+            12,
+        )
         assert model["lift"] == 1.0
 
 
-def test_11_a_refusal_that_names_the_keywords_can_be_told_from_an_answer(home: Path, upskill: Upskill) -> None:
+def test_11_a_refusal_that_names_the_keywords_can_be_told_from_an_answer(
+    home: Path, upskill: Upskill
+) -> None:
     """Defect 11: substring-only grading, so that a refusal naming the keywords passed."""
     refusal = write_script(home / "refusal.yaml", [{"answer": "I cannot say ahoy to a friend."}])
     cases = {"cases": greetings(4)["cases"]}
-    strict = write_skill(home / "strict", suite=cases | {"checks": [{"regex": "^ahoy, "}, {"max_length": 60}]})
+    strict = write_skill(
+        home / "strict", suite=cases | {"checks": [{"regex": "^ahoy, "}, {"max_length": 60}]}
+    )
     done = upskill("eval", strict, "-m", refusal, "--json")
     assert done.json["models"][0]["skill"]["passed"] == 0
     assert done.json["warnings"] == []
@@ -110,7 +151,10 @@ def test_17_an_errored_call_saves_no_tokens(home: Path, upskill: Upskill) -> Non
     """Defect 17: errored calls counted as tokens saved."""
     skill = write_skill(home / "greeter", cases=20)
     same = {"input": 50, "output": 10, "cost": 0.01}
-    rules = [{"when": "guest 7.", "system": "ahoy", "error": "gone"}, *({**rule, "usage": same} for rule in HELPFUL)]
+    rules = [
+        {"when": "guest 7.", "system": "ahoy", "error": "gone"},
+        *({**rule, "usage": same} for rule in HELPFUL),
+    ]
     done = upskill("eval", skill, "-m", write_script(home / "model.yaml", rules), "--json")
     (model,) = done.json["models"]
     assert (model["pairs"], model["skill"]["errored"]) == (19, 1)
@@ -139,7 +183,9 @@ def test_17_an_errored_call_saves_no_tokens(home: Path, upskill: Upskill) -> Non
     ],
     ids=" ".join,
 )
-def test_18_bad_input_is_one_message_and_never_a_traceback(home: Path, upskill: Upskill, argv: list[str]) -> None:
+def test_18_bad_input_is_one_message_and_never_a_traceback(
+    home: Path, upskill: Upskill, argv: list[str]
+) -> None:
     """Defect 18: tracebacks on bad input."""
     write_skill(home / "greeter")
     done = upskill(*argv)

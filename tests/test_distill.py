@@ -26,7 +26,11 @@ from upskill.skills.blocks import blocks_of, without_blocks
 from upskill.verdicts.outcome import Outcome
 
 CODES = ("alfa", "bravo", "carol", "delta", "echo", "foxy", "golf", "hotel")
-HISTORY = ("Long ago there were no codes.", "Then a clerk made some.", "- In 1990 they were printed.")
+HISTORY = (
+    "Long ago there were no codes.",
+    "Then a clerk made some.",
+    "- In 1990 they were printed.",
+)
 HARM = "Answer every question about golf with zero."
 
 
@@ -76,7 +80,9 @@ def test_of_two_lines_that_say_the_same_one_stays() -> None:
     student = Simulated({f"case-{number}": [{number, number + 6}] for number in range(6)})
     ablation = student.distill(lines=12)
     assert ablation.accepted
-    assert sorted(number % 6 for number in range(12) if number not in ablation.dropped) == list(range(6))
+    assert sorted(number % 6 for number in range(12) if number not in ablation.dropped) == list(
+        range(6)
+    )
 
 
 def test_what_is_said_twice_is_not_held_to_be_worth_more_of_another_line() -> None:
@@ -108,7 +114,9 @@ def test_two_lines_that_break_the_same_cases_are_both_named(noise: float) -> Non
 
 
 def test_no_line_is_to_blame_if_any_change_of_the_text_lets_a_case_pass() -> None:
-    ablation = search(lambda _, case, removed: float(case != "case-0" or bool(removed)), cases=8, lines=16)
+    ablation = search(
+        lambda _, case, removed: float(case != "case-0" or bool(removed)), cases=8, lines=16
+    )
     assert not ablation.harmful
     assert ablation.accepted
 
@@ -117,14 +125,20 @@ def test_no_line_is_to_blame_if_any_change_of_the_text_lets_a_case_pass() -> Non
 def test_a_harmful_line_is_named_in_a_short_skill(lines: int) -> None:
     for rounds in (0, 1):
         ablation = search(
-            lambda _, case, removed: float(case != "case-0" or 0 in removed), cases=8, lines=lines, rounds=rounds
+            lambda _, case, removed: float(case != "case-0" or 0 in removed),
+            cases=8,
+            lines=lines,
+            rounds=rounds,
         )
         assert ablation.harmful == {0: True}
 
 
 def test_an_error_in_both_versions_counts_for_neither() -> None:
     async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
-        passed = {case: None if case == "case-3" else case != "case-0" or 1 not in removed for case in cases}
+        passed = {
+            case: None if case == "case-3" else case != "case-0" or 1 not in removed
+            for case in cases
+        }
         return [
             Outcome("simulated", case, "skill", seed, passed[case], 0, 0, 0.0, answer=1)
             for case in cases
@@ -207,7 +221,9 @@ def search(
             for trial, each in zip(trials, passed, strict=True)
         ]
 
-    ablation = Ablation([""] * lines, tuple(f"case-{number}" for number in range(cases)), measure, **settings)
+    ablation = Ablation(
+        [""] * lines, tuple(f"case-{number}" for number in range(cases)), measure, **settings
+    )
 
     async def run() -> None:
         await ablation.search()
@@ -217,7 +233,9 @@ def search(
     return ablation
 
 
-def test_a_student_that_varies_only_without_a_line_is_not_taken_for_one_that_repeats_itself() -> None:
+def test_a_student_that_varies_only_without_a_line_is_not_taken_for_one_that_repeats_itself() -> (
+    None
+):
     def rate(_: str, case: str, removed: Blocks) -> float:
         return 0.75 if removed and case == "case-0" else 1.0
 
@@ -226,7 +244,9 @@ def test_a_student_that_varies_only_without_a_line_is_not_taken_for_one_that_rep
 
 def test_a_loss_within_the_tolerance_is_shown_by_copies() -> None:
     """One of 8 cases always fails without a line, as may happen within a budget."""
-    ablation = search(lambda _, case, removed: float(case != "case-0" or 0 not in removed), cases=8, lines=2)
+    ablation = search(
+        lambda _, case, removed: float(case != "case-0" or 0 not in removed), cases=8, lines=2
+    )
     ablation.tolerance = 0.15
     ablation.confirmations = 0
     trials = ablation.trials
@@ -235,7 +255,9 @@ def test_a_loss_within_the_tolerance_is_shown_by_copies() -> None:
 
 
 def test_few_repeats_show_nothing_even_if_all_of_them_are_the_same() -> None:
-    found = [search(lambda _, __, ___: 0.99, cases=5, lines=2, rounds=2, seed=seed) for seed in range(5)]
+    found = [
+        search(lambda _, __, ___: 0.99, cases=5, lines=2, rounds=2, seed=seed) for seed in range(5)
+    ]
     assert not any(ablation.accepted or ablation.repeats_itself for ablation in found)
 
 
@@ -267,7 +289,12 @@ def test_of_two_lines_that_hurt_each_other_one_stays_if_cases_need_either() -> N
 def test_a_best_guess_is_not_seen_to_lose_anything() -> None:
     for seed in range(20):
         ablation = search(
-            lambda _, __, removed: 0.95 - 0.02 * len(removed), cases=12, lines=4, rounds=12, tolerance=0.2, seed=seed
+            lambda _, __, removed: 0.95 - 0.02 * len(removed),
+            cases=12,
+            lines=4,
+            rounds=12,
+            tolerance=0.2,
+            seed=seed,
         )
         if ablation.dropped and not ablation.accepted:
             assert ablation.change(ablation.dropped, ablation.reference, "simulated").high >= 0
@@ -280,7 +307,9 @@ async def confirm_a_worse_skill(seed: int) -> bool:
         rate = 0.84 if removed else 0.9
         trials = [(case, each, chance.random() < rate) for case in cases for each in seeds]
         return [
-            Outcome("simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48))
+            Outcome(
+                "simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48)
+            )
             for case, each, passed in trials
         ]
 
@@ -298,7 +327,9 @@ def test_small_losses_that_add_up_are_put_back() -> None:
         assert len(ablation.dropped) <= 4 or not ablation.accepted
 
 
-def test_if_the_loss_is_too_close_to_the_tolerance_a_part_is_put_back_until_the_rest_can_be_shown() -> None:
+def test_if_the_loss_is_too_close_to_the_tolerance_a_part_is_put_back_until_the_rest_can_be_shown() -> (
+    None
+):
     """Without all lines it loses 4.8 points of the 5 that it may."""
     for seed in range(6):
         ablation = asyncio.run(distill_a_little_of_everything(seed, loss=0.004))
@@ -310,9 +341,15 @@ async def distill_a_little_of_everything(seed: int, loss: float = 0.025) -> Abla
     chance = random.Random(seed)
 
     async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
-        trials = [(case, each, chance.random() < 0.95 - loss * len(removed)) for case in cases for each in seeds]
+        trials = [
+            (case, each, chance.random() < 0.95 - loss * len(removed))
+            for case in cases
+            for each in seeds
+        ]
         return [
-            Outcome("simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48))
+            Outcome(
+                "simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48)
+            )
             for case, each, passed in trials
         ]
 
@@ -339,9 +376,8 @@ def test_without_its_blocks_nothing_is_left_of_a_body() -> None:
 
 
 def test_a_heading_or_a_table_head_goes_with_the_last_thing_below_it() -> None:
-    body = (
-        "# A\n\n## B\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n## C\n\n- one\n  - nested\n- two\n\n```\n# no heading\n```"
-    )
+    table = "| x | y |\n|---|---|\n| 1 | 2 |"
+    body = f"# A\n\n## B\n\n{table}\n\n## C\n\n- one\n  - nested\n- two\n\n```\n# no heading\n```"
     skill = Skill.new("tables", "Tables.", body)
     blocks = blocks_of(skill)
     assert [each.kind for each in blocks] == ["row", "item", "item", "item", "code"]
@@ -353,7 +389,11 @@ def test_a_heading_or_a_table_head_goes_with_the_last_thing_below_it() -> None:
 
 
 def test_items_of_a_nested_list_are_blocks_by_themselves() -> None:
-    skill = Skill.new("nested", "Nested.", "1. First:\n   - one\n\n     more of it\n   - two\n\n   Then.\n2. Last.\n")
+    skill = Skill.new(
+        "nested",
+        "Nested.",
+        "1. First:\n   - one\n\n     more of it\n   - two\n\n   Then.\n2. Last.\n",
+    )
     blocks = blocks_of(skill)
     assert [(each.kind, each.text.strip()) for each in blocks] == [
         ("item", "1. First:"),
@@ -362,11 +402,19 @@ def test_items_of_a_nested_list_are_blocks_by_themselves() -> None:
         ("paragraph", "Then."),
         ("item", "2. Last."),
     ]
-    assert without_blocks(skill, blocks[1:3]).body.split() == ["1.", "First:", "Then.", "2.", "Last."]
+    assert without_blocks(skill, blocks[1:3]).body.split() == [
+        "1.",
+        "First:",
+        "Then.",
+        "2.",
+        "Last.",
+    ]
 
 
 def test_underlined_headings_and_link_definitions_are_what_markdown_says() -> None:
-    skill = Skill.new("links", "Links.", "Rules\n=====\n\nRead [it].\n\n[it]: https://example.com\n")
+    skill = Skill.new(
+        "links", "Links.", "Rules\n=====\n\nRead [it].\n\n[it]: https://example.com\n"
+    )
     blocks = blocks_of(skill)
     assert [(each.text, each.section) for each in blocks] == [
         ("Read [it].", "Rules"),
@@ -384,7 +432,9 @@ def write_skill(folder: Path, *, held_out: Sequence[str] = ()) -> None:
     rules = "\n".join(f"- The code for {code} is {fact}." for code, fact in facts.items())
     history = "\n\n".join(HISTORY)
     body = f"# Codes\n\n## Rules\n\n{rules}\n\n## History\n\n{history}\n\n## Notes\n\n{HARM}\n"
-    (folder / "SKILL.md").write_text(f"---\nname: {folder.name}\ndescription: Codes of drawers.\n---\n\n{body}")
+    (folder / "SKILL.md").write_text(
+        f"---\nname: {folder.name}\ndescription: Codes of drawers.\n---\n\n{body}"
+    )
     cases = [
         {
             "id": code,
@@ -400,9 +450,20 @@ def write_skill(folder: Path, *, held_out: Sequence[str] = ()) -> None:
     (folder.parent / "student.yaml").write_text(yaml.dump(script))
 
 
-def test_a_distilled_skill_replaces_the_whole_one_and_is_a_version(upskill: Upskill, home: Path) -> None:
+def test_a_distilled_skill_replaces_the_whole_one_and_is_a_version(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
-    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--write", "--json", "--report", "worth.html")
+    done = upskill(
+        "distill",
+        "codes",
+        "-m",
+        "scripted:student.yaml",
+        "--write",
+        "--json",
+        "--report",
+        "worth.html",
+    )
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["decision"] == "distilled"
@@ -436,7 +497,9 @@ def test_a_distilled_skill_keeps_its_verdict_and_its_place(upskill: Upskill, hom
     versions = upskill("versions", "codes", "--json").json
     assert versions[:2] == [first, {**second, "accepted": True}]
     assert [each["parent"] for each in versions] == [None, "v1", "v2"]
-    assert upskill("compare", "--json").err == ""  # the last part of the search is no run to compare
+    assert (
+        upskill("compare", "--json").err == ""
+    )  # the last part of the search is no run to compare
     listed = upskill("runs").out
     with open_store(home / "runs") as store:
         page = skill_page(store, "codes")
@@ -467,8 +530,12 @@ def test_of_two_lines_that_say_the_same_the_one_that_stays_is_worth_what_the_cas
 ) -> None:
     write_skill(home / "codes")
     skill = home / "codes" / "SKILL.md"
-    skill.write_text(skill.read_text().replace("## Notes", "## Notes\n\n- Again: the code for echo is 15-ohce."))
-    rows = json.loads(upskill("distill", "codes", "-m", "scripted:student.yaml", "--json").out)["blocks"]
+    skill.write_text(
+        skill.read_text().replace("## Notes", "## Notes\n\n- Again: the code for echo is 15-ohce.")
+    )
+    rows = json.loads(upskill("distill", "codes", "-m", "scripted:student.yaml", "--json").out)[
+        "blocks"
+    ]
     (kept,) = (row for row in rows if "15-ohce" in row["text"] and row["fate"] == "kept")
     assert kept["worth"][0]["cases"] == ["echo"]
 
@@ -476,20 +543,35 @@ def test_of_two_lines_that_say_the_same_the_one_that_stays_is_worth_what_the_cas
 def test_the_same_command_asks_no_model_again(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
     first = upskill("distill", "codes", "-m", "scripted:student.yaml", "--json")
-    again = upskill("distill", "codes", "-m", "scripted:student.yaml", "--set", "max_calls=1", "--json")
+    again = upskill(
+        "distill", "codes", "-m", "scripted:student.yaml", "--set", "max_calls=1", "--json"
+    )
     assert json.loads(again.out)["blocks"] == json.loads(first.out)["blocks"]
 
 
-def test_a_search_that_reached_its_ceiling_goes_on_where_it_ended(upskill: Upskill, home: Path) -> None:
+def test_a_search_that_reached_its_ceiling_goes_on_where_it_ended(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
-    halted = upskill("distill", "codes", "-m", "scripted:student.yaml", "--set", "max_calls=30", "--write", "--json")
+    halted = upskill(
+        "distill",
+        "codes",
+        "-m",
+        "scripted:student.yaml",
+        "--set",
+        "max_calls=30",
+        "--write",
+        "--json",
+    )
     assert json.loads(halted.out)["decision"] == "not decided"
     assert HARM in Skill.load("codes").body
     done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--json")
     assert json.loads(done.out)["decision"] == "distilled"
 
 
-def test_a_shorter_skill_is_not_written_before_its_held_out_cases_have_run(upskill: Upskill, home: Path) -> None:
+def test_a_shorter_skill_is_not_written_before_its_held_out_cases_have_run(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes", held_out=("alfa",))
     line = ("distill", "codes", "-m", "scripted:student.yaml", "--json")
     calls = json.loads(upskill(*line, "--store", "whole").out)["trials"]
@@ -502,12 +584,20 @@ def test_a_shorter_skill_is_not_written_before_its_held_out_cases_have_run(upski
 def test_a_student_that_always_fails_shows_nothing(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
     (home / "student.yaml").write_text(yaml.dump([{"answer": "no idea"}]))
-    assert "hardly any train case passes" in upskill("distill", "codes", "-m", "scripted:student.yaml").out
+    assert (
+        "hardly any train case passes"
+        in upskill("distill", "codes", "-m", "scripted:student.yaml").out
+    )
 
 
-def test_a_skill_that_no_case_needs_is_not_replaced_by_an_empty_one(upskill: Upskill, home: Path) -> None:
+def test_a_skill_that_no_case_needs_is_not_replaced_by_an_empty_one(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
-    facts = [{"when": code, "answer": f"{number}-{code[::-1]}"} for number, code in enumerate(CODES, start=11)]
+    facts = [
+        {"when": code, "answer": f"{number}-{code[::-1]}"}
+        for number, code in enumerate(CODES, start=11)
+    ]
     (home / "student.yaml").write_text(yaml.dump(facts))
     done = upskill("distill", home / "codes", "-m", "scripted:student.yaml", "--write")
     assert "The train cases need no line of it" in done.out
@@ -515,7 +605,9 @@ def test_a_skill_that_no_case_needs_is_not_replaced_by_an_empty_one(upskill: Ups
     assert HARM in Skill.load("codes").body
 
 
-def test_a_shorter_skill_that_is_only_shown_is_said_not_to_be_written(upskill: Upskill, home: Path) -> None:
+def test_a_shorter_skill_that_is_only_shown_is_said_not_to_be_written(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     shown = upskill("distill", "codes", "-m", "scripted:student.yaml")
     assert "-" + HARM in shown.out
@@ -526,24 +618,38 @@ def test_a_shorter_skill_that_is_only_shown_is_said_not_to_be_written(upskill: U
     assert HARM not in Skill.load("codes").body
 
 
-def test_what_only_held_out_cases_need_is_not_dropped_unnoticed(upskill: Upskill, home: Path) -> None:
+def test_what_only_held_out_cases_need_is_not_dropped_unnoticed(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes", held_out=("foxy", "hotel"))
     done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--write")
     assert "worse on the held-out cases" in " ".join(done.out.split())
-    assert "Nothing was written: upskill saves a shorter version only if it is shown to be as good." in done.err
+    assert (
+        "Nothing was written: upskill saves a shorter version only if it is shown to be as good."
+        in done.err
+    )
     assert HARM in Skill.load("codes").body
     assert "no runs yet" in upskill("show", "last").err
     assert "codes" not in upskill("runs").out
     shown = upskill("distill", "codes", "-m", "scripted:student.yaml")
-    assert "Nothing was written: upskill saves a shorter version only if it is shown to be as good." in shown.err
-    found = json.loads(upskill("distill", "codes", "-m", "scripted:student.yaml", "--all-cases", "--json").out)
+    assert (
+        "Nothing was written: upskill saves a shorter version only if it is shown to be as good."
+        in shown.err
+    )
+    found = json.loads(
+        upskill("distill", "codes", "-m", "scripted:student.yaml", "--all-cases", "--json").out
+    )
     assert found["decision"] == "distilled"
     assert found["held_out"] is None
 
 
-def test_a_budget_drops_what_is_worth_least_and_says_what_it_costs(upskill: Upskill, home: Path) -> None:
+def test_a_budget_drops_what_is_worth_least_and_says_what_it_costs(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
-    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "50", "-o", "short", "--json")
+    done = upskill(
+        "distill", "codes", "-m", "scripted:student.yaml", "--budget", "50", "-o", "short", "--json"
+    )
     found = json.loads(done.out)
     assert found["decision"] == "over the tolerance"
     assert found["tokens"]["after"] <= 50
@@ -556,12 +662,16 @@ def test_a_skill_within_a_budget_is_not_called_as_good_on_train_cases_because_he
     upskill: Upskill, home: Path
 ) -> None:
     write_skill(home / "codes", held_out=("foxy", "hotel"))
-    found = upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "30", "--json").json
+    found = upskill(
+        "distill", "codes", "-m", "scripted:student.yaml", "--budget", "30", "--json"
+    ).json
     assert found["held_out"]["models"][0]["lift"] < 0
     assert found["decision"] == "over the tolerance"
 
 
-def test_a_budget_that_files_exceed_is_refused_before_anything_runs(upskill: Upskill, home: Path) -> None:
+def test_a_budget_that_files_exceed_is_refused_before_anything_runs(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     (home / "codes" / "references").mkdir()
     (home / "codes" / "references" / "long.md").write_text("A long story. " * 50)
@@ -569,16 +679,25 @@ def test_a_budget_that_files_exceed_is_refused_before_anything_runs(upskill: Ups
     assert done.code == 2
     assert "with a single block, the skill has at least" in done.err
     (home / "codes" / "references" / "long.md").unlink()
-    assert "with a single block" in upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "1").err
+    assert (
+        "with a single block"
+        in upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "1").err
+    )
     assert "No stored run" in upskill("runs", "--all").err
 
 
-def test_a_short_line_that_fits_the_budget_comes_back_when_a_long_one_went(upskill: Upskill, home: Path) -> None:
+def test_a_short_line_that_fits_the_budget_comes_back_when_a_long_one_went(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     skill = home / "codes" / "SKILL.md"
     head, _, rest = skill.read_text().partition("- The code for alfa")
-    long = " ".join(f"{code} is {number}-{code[::-1]}," for number, code in enumerate(CODES[:6], start=11))
-    skill.write_text(f"{head}{long}\n\n- The code for golf{rest.partition('- The code for golf')[2]}")
+    long = " ".join(
+        f"{code} is {number}-{code[::-1]}," for number, code in enumerate(CODES[:6], start=11)
+    )
+    skill.write_text(
+        f"{head}{long}\n\n- The code for golf{rest.partition('- The code for golf')[2]}"
+    )
     flags = ("-m", "scripted:student.yaml", "--budget", 20, "--json")
     body = upskill("distill", "codes", *flags).json["body"]
     assert "hotel" in body or "golf" in body
@@ -588,14 +707,23 @@ def test_a_short_line_that_fits_the_budget_comes_back_when_a_long_one_went(upski
 def test_a_block_stays_if_any_student_needs_it(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
     rules = yaml.safe_load((home / "student.yaml").read_text())
-    facts = {rule["when"]: rule["answer"] for rule in rules if "system" in rule and rule["answer"] != "zero"}
-    (home / "knowing.yaml").write_text(yaml.dump([{"when": code, "answer": fact} for code, fact in facts.items()]))
+    facts = {
+        rule["when"]: rule["answer"]
+        for rule in rules
+        if "system" in rule and rule["answer"] != "zero"
+    }
+    (home / "knowing.yaml").write_text(
+        yaml.dump([{"when": code, "answer": fact} for code, fact in facts.items()])
+    )
     alone = json.loads(upskill("distill", "codes", "-m", "scripted:knowing.yaml", "--json").out)
     assert alone["tokens"]["after"] == 0
     both = ("-m", "scripted:knowing.yaml", "-m", "scripted:student.yaml")
     found = json.loads(upskill("distill", "codes", *both, "--json").out)
     assert all(code in found["body"] for code in CODES)
-    assert {each["model"] for each in found["blocks"][0]["worth"]} == {"scripted:knowing.yaml", "scripted:student.yaml"}
+    assert {each["model"] for each in found["blocks"][0]["worth"]} == {
+        "scripted:knowing.yaml",
+        "scripted:student.yaml",
+    }
 
 
 def test_a_skill_is_distilled_from_python(home: Path) -> None:
@@ -641,8 +769,18 @@ def test_a_rewrite_changes_the_body_alone(upskill: Upskill, home: Path) -> None:
         {**fields, "kind": "describe", "text": "Anything at all."},
         {**fields, "kind": "delete_file", "path": "references/more.md", "text": ""},
     ]
-    (home / "teacher.yaml").write_text(yaml.dump([{"answer": json.dumps({"note": "shorter", "edits": edits})}]))
-    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--rewrite", "scripted:teacher.yaml", "--write")
+    (home / "teacher.yaml").write_text(
+        yaml.dump([{"answer": json.dumps({"note": "shorter", "edits": edits})}])
+    )
+    done = upskill(
+        "distill",
+        "codes",
+        "-m",
+        "scripted:student.yaml",
+        "--rewrite",
+        "scripted:teacher.yaml",
+        "--write",
+    )
     assert done.code == 0, done.err
     skill = Skill.load("codes")
     assert "- alfa 11-afla" in skill.body
@@ -657,11 +795,23 @@ def test_a_skill_that_is_edited_while_it_is_distilled_stays(upskill: Upskill, ho
     def answer(call: Call) -> str:
         file.write_text(file.read_text().partition("# Edited")[0] + "# Edited\n\nMeanwhile.\n")
         facts = {code: f"{number}-{code[::-1]}" for number, code in enumerate(CODES, start=11)}
-        known = (fact for code, fact in facts.items() if code in call.prompt and fact in call.system)
+        known = (
+            fact for code, fact in facts.items() if code in call.prompt and fact in call.system
+        )
         return next(known, "no idea")
 
     with serving(answer) as server:
-        done = upskill("distill", "codes", "-m", "student", "--base-url", server.url, "--repeats", "1", "--write")
+        done = upskill(
+            "distill",
+            "codes",
+            "-m",
+            "student",
+            "--base-url",
+            server.url,
+            "--repeats",
+            "1",
+            "--write",
+        )
     assert "Nothing was written: the skill was edited in the meantime." in done.err
     assert Skill.load("codes").body.endswith("Meanwhile.")
 
@@ -680,7 +830,9 @@ def test_some_trials_that_error_do_not_end_a_search(upskill: Upskill, home: Path
     assert "codes cannot be run: 8 of 8 trials errored" in done.err
 
 
-def test_the_worth_of_each_block_is_shown_after_the_skill_is_replaced(upskill: Upskill, home: Path) -> None:
+def test_the_worth_of_each_block_is_shown_after_the_skill_is_replaced(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     assert upskill("distill", "codes", "-m", "scripted:student.yaml", "--write").code == 0
     shown = upskill("show", "codes", "--worth")
@@ -699,7 +851,9 @@ def test_a_search_that_measured_nothing_hides_no_worth(upskill: Upskill, home: P
     assert "hurts" in upskill("show", "codes", "--worth").out
 
 
-def test_the_worth_to_a_student_that_was_not_measured_is_an_error(upskill: Upskill, home: Path) -> None:
+def test_the_worth_to_a_student_that_was_not_measured_is_an_error(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     assert upskill("distill", "codes", "-m", "scripted:student.yaml").code == 0
     assert "hurts" in upskill("show", "codes", "--worth", "-m", "scripted:student.yaml").out

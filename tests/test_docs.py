@@ -55,7 +55,9 @@ def test_every_command_line_names_a_command_and_options_that_exist() -> None:
 def test_the_readme_has_at_most_900_words_and_its_lines_wrap_at_100() -> None:
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 900
-    assert [line for line in text.splitlines() if len(line) > 100 and not line.startswith("![")] == []
+    assert [
+        line for line in text.splitlines() if len(line) > 100 and not line.startswith("![")
+    ] == []
 
 
 # Commands that ask nobody but a model run as they are written, with a scripted model in place of the one that is named.
@@ -64,9 +66,27 @@ PROMPTFOO = """\
 prompts: ["Greet {{name}}."]
 tests: [{vars: {name: Ann}, assert: [{type: contains, value: ahoy}]}]
 """
-MODEL_FLAGS = ("-m", "--model", "--student", "--teacher", "--test-writer", "--test-writer", "--judge")
+MODEL_FLAGS = (
+    "-m",
+    "--model",
+    "--student",
+    "--teacher",
+    "--test-writer",
+    "--test-writer",
+    "--judge",
+)
 LEFT_OUT = (
-    *("models pull", "models rm", "--handoff", "handoff:", "--replay", "--batch", "mcp:", "--watch", "view"),
+    *(
+        "models pull",
+        "models rm",
+        "--handoff",
+        "handoff:",
+        "--replay",
+        "--batch",
+        "mcp:",
+        "--watch",
+        "view",
+    ),
     *("--agent codex", "--agent claude-code", "--agent opencode", "--agent acp:", '--agent "acp:'),
     "--executor ray",  # which test_ray.py runs
     "hf:",  # which test_push.py runs
@@ -90,7 +110,9 @@ RUN_ELSEWHERE = {"docs/how-to/edit.md", "docs/tutorial.md"}
 
 def runnable(words: list[str]) -> list[str] | None:
     line = " ".join(words)
-    if words[0] == "ci" or any(mark in line for mark in LEFT_OUT):  # test_ci.py runs ci, in a repository
+    if words[0] == "ci" or any(
+        mark in line for mark in LEFT_OUT
+    ):  # test_ci.py runs ci, in a repository
         return None
     teaches = words[0] in ("generate", "teach", "tests")
     script = "generate" if teaches else "trigger" if words[0] == "trigger" else ""
@@ -104,7 +126,10 @@ def runnable(words: list[str]) -> list[str] | None:
         named = before in MODEL_FLAGS and word != "extract"
         given.append(model if named else STAND_INS.get(word, word))
     flag = "--student" if words[0] in ("generate", "teach") else "-m"
-    asks = words[0] in ("eval", "trigger", "plan", "generate", "teach") and not {"--no-eval", "extract"} & set(words)
+    asks = words[0] in ("eval", "trigger", "plan", "generate", "teach") and not {
+        "--no-eval",
+        "extract",
+    } & set(words)
     given += ["--force"] if words[0] == "generate" else []  # nobody is there to be asked
     given += ["-m", model] if words[0] == "teach" and "-m" not in given else []
     return [*given, flag, model] if asks and flag not in given else given
@@ -117,7 +142,8 @@ def test_commands_run_as_they_are_written(
     for folder in ("my-skill", "skills/my-skill", "skills/tern", "others/other"):
         write_skill(home / folder, cases=12)
         shutil.copy(
-            REPOSITORY / "examples/kernel-builder-cuda-kernels/evals/eval_queries.json", home / folder / "evals"
+            REPOSITORY / "examples/kernel-builder-cuda-kernels/evals/eval_queries.json",
+            home / folder / "evals",
         )
     shutil.copytree(REPOSITORY / "examples", home / "examples")
     shutil.copytree(REPOSITORY / "skills", home / "skills", dirs_exist_ok=True)
@@ -126,13 +152,19 @@ def test_commands_run_as_they_are_written(
     shutil.copytree(home / "others", home / "project")
     (home / "promptfooconfig.yaml").write_text(PROMPTFOO, encoding="utf-8")
     (home / "feedback.json").write_text('{"reviews": []}', encoding="utf-8")
-    (home / "page.md").write_text("Guests are greeted with the words ahoy and guest.\n", encoding="utf-8")
+    (home / "page.md").write_text(
+        "Guests are greeted with the words ahoy and guest.\n", encoding="utf-8"
+    )
     write_script(home / "student.yaml")
-    assert upskill("eval", "my-skill", "-m", "scripted:student.yaml").code == 0  # `show last` and its like need a run
+    assert (
+        upskill("eval", "my-skill", "-m", "scripted:student.yaml").code == 0
+    )  # `show last` and its like need a run
     lines = [given for words in commands_of(PAGES[name]) if (given := runnable(words)) is not None]
     if any(word.startswith("postgresql://") for line in lines for word in line):
         place = request.getfixturevalue("postgres").new_place()
-        lines = [[place if word.startswith("postgresql://") else word for word in line] for line in lines]
+        lines = [
+            [place if word.startswith("postgresql://") else word for word in line] for line in lines
+        ]
     for given in lines:
         done = upskill(*given)
         assert done.code in (0, 1), (given, done)  # 1: what was required does not hold
@@ -142,7 +174,14 @@ def test_every_claim_about_another_tool_has_a_source_and_a_date() -> None:
     page = (REPOSITORY / "docs" / "comparison.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
     found = page.partition("## What others found")[2].partition("\n## ")[0]
-    claims = [*(row.rstrip(" |").rpartition(" | ")[2] for row in rows), *re.findall(r"^- .*", found, re.MULTILINE)]
+    claims = [
+        *(row.rstrip(" |").rpartition(" | ")[2] for row in rows),
+        *re.findall(r"^- .*", found, re.MULTILINE),
+    ]
     assert len(claims) > 15
-    without = [claim for claim in claims if "](https://" not in claim or not re.search(r"\d [A-Z][a-z]{2} 2026", claim)]
+    without = [
+        claim
+        for claim in claims
+        if "](https://" not in claim or not re.search(r"\d [A-Z][a-z]{2} 2026", claim)
+    ]
     assert without == []

@@ -30,7 +30,9 @@ def nobody_serves(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del home
     for row in LOCAL.values():
         monkeypatch.setenv(row.url_variables[0], NOBODY)
-    monkeypatch.setattr(servers, "SECONDS", 60.0)  # one that a test starts may have to wait its turn
+    monkeypatch.setattr(
+        servers, "SECONDS", 60.0
+    )  # one that a test starts may have to wait its turn
 
 
 @contextmanager
@@ -62,11 +64,17 @@ def rows(upskill: Upskill) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.usefixtures("nobody_serves")
-def test_a_server_that_does_not_run_is_missing_and_the_command_that_starts_it_is_said(upskill: Upskill) -> None:
+def test_a_server_that_does_not_run_is_missing_and_the_command_that_starts_it_is_said(
+    upskill: Upskill,
+) -> None:
     found = rows(upskill)
     for name, endpoint in LOCAL.items():
         row = found[f"server {name}"]
-        assert (row["state"], row["detail"], row["fix"]) == ("missing", f"not running at {NOBODY}", endpoint.start)
+        assert (row["state"], row["detail"], row["fix"]) == (
+            "missing",
+            f"not running at {NOBODY}",
+            endpoint.start,
+        )
     shown = " ".join(upskill("doctor").out.split())
     assert f"– server ollama not running at {NOBODY}: ollama serve" in shown
 
@@ -77,35 +85,70 @@ def test_a_server_that_runs_is_asked_for_its_models(
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
     data = b'{"data": [{"id": "llama3.2"}, {"id": "qwen3"}, {"id": 7}, "x"]}'
-    with serving(data) as ollama, serving(b'{"data": []}') as vllm, serving(b"<html>") as page, serving(b"", 404) as no:
-        for name, url in {"ollama": ollama, "vllm": vllm, "lmstudio": page, "llama.cpp": no}.items():
+    with (
+        serving(data) as ollama,
+        serving(b'{"data": []}') as vllm,
+        serving(b"<html>") as page,
+        serving(b"", 404) as no,
+    ):
+        for name, url in {
+            "ollama": ollama,
+            "vllm": vllm,
+            "lmstudio": page,
+            "llama.cpp": no,
+        }.items():
             monkeypatch.setenv(ENDPOINTS[name].url_variables[0], url)
         found = rows(upskill)
     server = found["server ollama"]
     assert (server["state"], server["detail"]) == ("ok", f"{ollama} has llama3.2, qwen3")
     assert found["server vllm"]["detail"] == f"{vllm}: no model loaded yet"
     assert found["server lmstudio"]["detail"] == f"{page}: it is not a model server"
-    assert found["server llama.cpp"]["detail"] == f"{no}: it answered 404, so it is not a model server"
-    assert [found[f"server {name}"]["state"] for name in ("vllm", "lmstudio", "llama.cpp")] == ["missing"] * 3
+    assert (
+        found["server llama.cpp"]["detail"] == f"{no}: it answered 404, so it is not a model server"
+    )
+    assert [found[f"server {name}"]["state"] for name in ("vllm", "lmstudio", "llama.cpp")] == [
+        "missing"
+    ] * 3
     assert "ollama:llama3.2" in found["a student"]["detail"]
-    assert (found["a teacher"]["state"], found["a teacher"]["detail"]) == ("ok", "yes: ollama:llama3.2")
+    assert (found["a teacher"]["state"], found["a teacher"]["detail"]) == (
+        "ok",
+        "yes: ollama:llama3.2",
+    )
 
 
 @pytest.mark.usefixtures("nobody_serves")
-def test_the_first_lines_say_what_can_be_run(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_lines_say_what_can_be_run(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(home))
     listed = upskill("doctor", "--json").json
-    assert [row["what"] for row in listed[:5]] == ["a student", "a teacher", "an agent", "a sandbox", "on a GPU"]
+    assert [row["what"] for row in listed[:5]] == [
+        "a student",
+        "a teacher",
+        "an agent",
+        "a sandbox",
+        "on a GPU",
+    ]
     assert {row["group"] for row in listed[:5]} == {"Can I run"}
     teacher = listed[1]
-    assert (teacher["state"], teacher["fix"]) == ("missing", "set ANTHROPIC_API_KEY, or use --handoff FOLDER")
+    assert (teacher["state"], teacher["fix"]) == (
+        "missing",
+        "set ANTHROPIC_API_KEY, or use --handoff FOLDER",
+    )
     monkeypatch.setenv("GROQ_API_KEY", "planted")
     (home / ".env").write_text("HF_TOKEN=hf_planted_4711\n", encoding="utf-8")
     done = upskill("doctor")
     assert (done.code, "planted" in done.out) == (0, False)
     found = rows(upskill)
-    assert (found["key hf"]["state"], found["store"]["state"], (home / "runs").exists()) == ("ok", "ok", False)
-    assert (found["key anthropic"]["state"], found["key anthropic"]["fix"]) == ("missing", "set ANTHROPIC_API_KEY")
+    assert (found["key hf"]["state"], found["store"]["state"], (home / "runs").exists()) == (
+        "ok",
+        "ok",
+        False,
+    )
+    assert (found["key anthropic"]["state"], found["key anthropic"]["fix"]) == (
+        "missing",
+        "set ANTHROPIC_API_KEY",
+    )
     assert found["a teacher"]["detail"] == "yes: hf:MODEL, groq:MODEL"
     assert "groq:MODEL" in found["a student"]["detail"]
     assert found["agent acp:COMMAND"]["state"] == "missing"
@@ -150,11 +193,17 @@ def test_what_cuda_kernels_need_is_said_with_what_fixes_it(
     assert compiles[:2] == ("missing", "no CUDA compiler (nvcc) found")
     assert "[cuda]" in compiles[2]
     (home / "g++").unlink()
-    assert found(here, "/dev/null")[0] == ("missing", f"{here} needs g++", "install g++ for all users")
+    assert found(here, "/dev/null")[0] == (
+        "missing",
+        f"{here} needs g++",
+        "install g++ for all users",
+    )
 
 
 @pytest.mark.usefixtures("nobody_serves")
-def test_a_long_path_stays_whole(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_path_stays_whole(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = home / "programs-with-a-rather-long-name-to-be-wrapped" / "codex"
     program.parent.mkdir()
     program.touch(mode=0o755)
@@ -163,7 +212,9 @@ def test_a_long_path_stays_whole(upskill: Upskill, home: Path, monkeypatch: pyte
     assert f"  ✓ agent codex\n      {program}" in upskill("doctor").out
 
 
-def test_a_server_on_another_machine_is_not_contacted(upskill: Upskill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_on_another_machine_is_not_contacted(
+    upskill: Upskill, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://ollama.invalid:1/v1")
     row = rows(upskill)["server ollama"]
     assert (row["state"], row["detail"]) == (
@@ -177,7 +228,10 @@ def test_a_run_against_a_server_that_does_not_run_says_so(upskill: Upskill, home
     done = upskill("eval", write_skill(home / "greeter"), "-m", "ollama:llama3.2")
     assert done.code == 3
     said = " ".join(done.out.split())
-    assert "Ollama is not running: nothing answers at http://127.0.0.1:9; start it with `ollama serve`" in said
+    assert (
+        "Ollama is not running: nothing answers at http://127.0.0.1:9; start it with `ollama serve`"
+        in said
+    )
 
 
 def test_the_name_of_a_provider_before_a_slash_is_recognised() -> None:

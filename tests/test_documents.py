@@ -31,7 +31,10 @@ CELLS: list[dict[str, Any]] = [
     {
         "cell_type": "code",
         "source": "tern.push()",
-        "outputs": [{"output_type": "stream", "text": ["pushed\n"]}, {"ename": "Locked", "evalue": "ring 3"}],
+        "outputs": [
+            {"output_type": "stream", "text": ["pushed\n"]},
+            {"ename": "Locked", "evalue": "ring 3"},
+        ],
     },
     {"cell_type": "code", "source": "", "outputs": []},
 ]
@@ -45,7 +48,10 @@ def text_of(path: Path) -> str:
 
 def test_each_kind_of_document_is_read_as_markdown(home: Path) -> None:
     shutil.copy(FILES / "tern.pdf", home / "a.pdf")
-    assert text_of(home / "a.pdf") == "# Page 1\n\nRun tern push.\n\n# Page 2\n\nExit code 17 means locked."
+    assert (
+        text_of(home / "a.pdf")
+        == "# Page 1\n\nRun tern push.\n\n# Page 2\n\nExit code 17 means locked."
+    )
     (home / "a.HTML").write_text(HTML)
     page = text_of(home / "a.HTML")
     assert page.startswith("# Tern\n\nRun `tern push`.\n\n## Locked\n\n```\ntern unlock\n")
@@ -81,9 +87,13 @@ def test_what_cannot_be_read_is_said_by_name(home: Path, monkeypatch: pytest.Mon
         read_source(FILES / "tern.docx")
 
 
-def test_a_missing_library_is_named_with_the_command_that_adds_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_the_command_that_adds_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    with pytest.raises(UsageError, match=r"reading \.pdf files needs the `pypdf` package") as missing:
+    with pytest.raises(
+        UsageError, match=r"reading \.pdf files needs the `pypdf` package"
+    ) as missing:
         read_source(FILES / "tern.pdf")
     assert "[documents]" in missing.value.hint
 
@@ -98,7 +108,9 @@ def test_what_a_page_does_not_show_does_not_reach_the_teacher(home: Path) -> Non
     assert text_of(home / "a.md") == "Run `tern <!-- x -->`.\n\n```html\n<!-- kept -->\n```\n\n"
 
 
-def test_a_pdf_that_cannot_be_read_says_why_in_our_own_words(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_pdf_that_cannot_be_read_says_why_in_our_own_words(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (home / "page.pdf").write_text("<html>Not found</html>")
     (home / "cut.pdf").write_bytes((FILES / "tern.pdf").read_bytes()[:200])
     writer: Any = pypdf.PdfWriter()
@@ -107,7 +119,10 @@ def test_a_pdf_that_cannot_be_read_says_why_in_our_own_words(home: Path, capfd: 
     writer.write(home / "locked.pdf")
     for name, said in (
         ("page.pdf", "page.pdf: not a PDF file, despite its name"),
-        ("cut.pdf", "cut.pdf could not be read as .pdf: it is damaged, incomplete or a different kind of file"),
+        (
+            "cut.pdf",
+            "cut.pdf could not be read as .pdf: it is damaged, incomplete or a different kind of file",
+        ),
         ("locked.pdf", "locked.pdf: this PDF file needs a password"),
     ):
         with pytest.raises(UsageError) as error:

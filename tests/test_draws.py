@@ -19,7 +19,16 @@ from typing import Any
 
 import pytest
 
-from conftest import REPOSITORY, Upskill, evaluate, greetings, serving, start, write_script, write_skill
+from conftest import (
+    REPOSITORY,
+    Upskill,
+    evaluate,
+    greetings,
+    serving,
+    start,
+    write_script,
+    write_skill,
+)
 from loopback import Call, Gate, Loopback, Say, Spoken, Trouble, refuse
 from test_verdict import alike, both
 from upskill import ModelContext, Models, Plan, Result, Skill, Store, make_plan, open_store
@@ -71,8 +80,16 @@ SERVERS: list[tuple[str, Spoken, str]] = [
     ("error in a 200", Trouble("error in a 200"), "error in a 200"),
     ("no answer", Say(extra={"choices": None}), "no answer"),
     ("no answer", Say("half an", stop="error"), "no answer"),
-    ("no answer", Say(extra={"choices": [{"message": {"content": "half"}, "finish_reason": None}]}), "no answer"),
-    ("retried by a proxy", Say("ahoy", headers={"x-litellm-attempted-retries": "1"}), "retried by a proxy"),
+    (
+        "no answer",
+        Say(extra={"choices": [{"message": {"content": "half"}, "finish_reason": None}]}),
+        "no answer",
+    ),
+    (
+        "retried by a proxy",
+        Say("ahoy", headers={"x-litellm-attempted-retries": "1"}),
+        "retried by a proxy",
+    ),
     ("another model", Say("ahoy", headers={"x-litellm-attempted-fallbacks": "1"}), "another model"),
     ("unreadable body", Trouble("encoded", code="br"), "unreadable body"),
     ("unreadable body", Trouble("encoded", code="gzip"), "unreadable body"),
@@ -107,10 +124,14 @@ class Once:
 
 def plan_at(server: Loopback, folder: Path, **options: Any) -> Plan:
     skill = Skill.load(write_skill(folder / "greeter", cases=2))
-    return make_plan(skill, models=["any"], options=PlanOptions(keys={}, base_url=server.url, **options))
+    return make_plan(
+        skill, models=["any"], options=PlanOptions(keys={}, base_url=server.url, **options)
+    )
 
 
-async def results_of(plan: Plan, store: Store, timeout: float = 300, **options: Any) -> list[Result]:
+async def results_of(
+    plan: Plan, store: Store, timeout: float = 300, **options: Any
+) -> list[Result]:
     models = Models(ModelContext(timeout=timeout, retries=1), replies=store, **options)
     evaluation = await evaluate(plan, store=store, models=models)
     return list(store.results(evaluation.run))
@@ -124,7 +145,9 @@ def redraws_by_arm(results: list[Result]) -> dict[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("failure", "trouble", "reason"), SERVERS, ids=lambda value: "" if isinstance(value, Say | Trouble) else str(value)
+    ("failure", "trouble", "reason"),
+    SERVERS,
+    ids=lambda value: "" if isinstance(value, Say | Trouble) else str(value),
 )
 async def test_what_a_server_does_counts_as_the_table_says(
     failure: str, trouble: Spoken, reason: str, tmp_path: Path, quick: None
@@ -186,7 +209,9 @@ async def test_an_interrupted_student_was_drawn_unless_it_answers_the_same_again
 
 def test_an_embedded_model_answers_the_same_again_unless_it_acts_or_is_judged(home: Path) -> None:
     skill = Skill.load(write_skill(home / "greeter"))
-    plan = make_plan(skill, models=["local", write_script(home / "model.yaml")], options=PlanOptions(keys={}))
+    plan = make_plan(
+        skill, models=["local", write_script(home / "model.yaml")], options=PlanOptions(keys={})
+    )
     assert [trial.answers_the_same(plan, each.name) for each in plan.models] == [True, False]
     for other in (replace(plan, agent="tools"), replace(plan, judge=plan.models[1])):
         assert not trial.answers_the_same(other, "local")
@@ -197,7 +222,10 @@ def test_an_embedded_model_answers_the_same_again_unless_it_acts_or_is_judged(ho
     [
         (signal.SIGTERM, "nothing"),
         (signal.SIGHUP, "nothing"),
-        *((signal.SIGKILL, between) for between in ("nothing", "another check", "another id", "copied")),
+        *(
+            (signal.SIGKILL, between)
+            for between in ("nothing", "another check", "another id", "copied")
+        ),
     ],
 )
 def test_what_a_killed_command_had_asked_was_drawn(
@@ -209,9 +237,14 @@ def test_what_a_killed_command_had_asked_was_drawn(
         command = ("eval", skill, "-m", "any", "--base-url", server.url, "--concurrency", 3)
         # Whoever started the tests may have had SIGHUP ignored.
         process = start(
-            *command, preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL) if sent != signal.SIGKILL else None
+            *command,
+            preexec_fn=lambda: (
+                signal.signal(sent, signal.SIG_DFL) if sent != signal.SIGKILL else None
+            ),
         )
-        while len(server.requests) < 5 or len(stored_trials(home)) < 2:  # two are answered, three are on their way
+        while (
+            len(server.requests) < 5 or len(stored_trials(home)) < 2
+        ):  # two are answered, three are on their way
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
         process.send_signal(sent)
@@ -229,7 +262,12 @@ def test_what_a_killed_command_had_asked_was_drawn(
             upskill("store", "copy", STORE, where)
         assert upskill(*command, "--store", where).code == 0
     assert sorted(redraws_in(home, where).values()) == [1] * 3
-    assert upskill("show", "last", "--store", where).out.count("lost answers, requested again: killed (1)") == 3
+    assert (
+        upskill("show", "last", "--store", where).out.count(
+            "lost answers, requested again: killed (1)"
+        )
+        == 3
+    )
     with closing(sqlite3.connect(home / where / FILE)) as db:
         assert (between != "nothing") or db.execute("SELECT * FROM open_draws").fetchall() == []
 
@@ -252,17 +290,23 @@ async def test_a_judge_that_fails_is_a_draw_of_the_trial(tmp_path: Path, quick: 
         graded = '{"evidence": "", "reason": "It is none.", "passed": false}'
         return refuse(500, "busy") if failed[call.prompt] == 1 else graded
 
-    suite = {"cases": [{"id": "one", "prompt": "Greet.", "checks": [{"judge": "Is it a greeting?"}]}]}
+    suite = {
+        "cases": [{"id": "one", "prompt": "Greet.", "checks": [{"judge": "Is it a greeting?"}]}]
+    }
     async with Loopback(answer) as server:
         skill = Skill.load(write_skill(tmp_path / "greeter", suite=suite))
-        options = PlanOptions(keys={}, base_url=server.url, judge=resolve("judge", base_url=server.url))
+        options = PlanOptions(
+            keys={}, base_url=server.url, judge=resolve("judge", base_url=server.url)
+        )
         with open_store(tmp_path / "store") as store:
             results = await results_of(make_plan(skill, models=["any"], options=options), store)
     assert redraws_by_arm(results) == {"baseline": {"status 500": 1}, "skill": {"status 500": 1}}
 
 
 @pytest.mark.parametrize("kind", [*ERRORS, "bug", "model"])
-def test_what_no_server_does_counts_as_the_table_says(kind: str, home: Path, upskill: Upskill) -> None:
+def test_what_no_server_does_counts_as_the_table_says(
+    kind: str, home: Path, upskill: Upskill
+) -> None:
     error = ERRORS.get(kind) or TrialError("boom")
     if kind == "bug":
         error.traceback = "Traceback"
@@ -279,13 +323,22 @@ def test_what_no_server_does_counts_as_the_table_says(kind: str, home: Path, ups
 
 
 def test_the_whole_table_is_walked_through_and_is_in_the_docs() -> None:
-    elsewhere = {"no connection", "not asked", "interrupted", "killed", "bug", "model", "judge reply"}
+    elsewhere = {
+        "no connection",
+        "not asked",
+        "interrupted",
+        "killed",
+        "bug",
+        "model",
+        "judge reply",
+    }
     assert {failure for failure, *_ in SERVERS} | set(ERRORS) | elsewhere == set(FAILURES)
     assert status_failure(599, {}) == "server error"
     page = (REPOSITORY / "docs" / "how-to" / "models.md").read_text(encoding="utf-8")
     retries = {"none": "no", "one": "once", "some": "yes", "many": "yes, twice as often"}
     rows = [
-        f"| {row.what} | {'a draw' if row.is_draw else 'free'} | {retries[row.retries]} |" for row in FAILURES.values()
+        f"| {row.what} | {'a draw' if row.is_draw else 'free'} | {retries[row.retries]} |"
+        for row in FAILURES.values()
     ]
     table = re.findall(r"^\| .* \| (?:a draw|free) \| .* \|$", page, re.MULTILINE)
     assert table == rows
@@ -308,14 +361,30 @@ class Coin:
         return self.fails(is_skill_arm(call), right) or ("ahoy" if right else "hello")
 
 
-def eval_coin(upskill: Upskill, home: Path, trouble: Trouble, *options: object, commands: int = 1) -> dict[str, Any]:
+def eval_coin(
+    upskill: Upskill, home: Path, trouble: Trouble, *options: object, commands: int = 1
+) -> dict[str, Any]:
     skill = write_skill(home / "greeter", cases=20)
     coin = Coin(lambda with_skill, right: trouble if with_skill and not right else None)
     with serving(coin) as server:
-        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--repeats", 3, "--json", *options)
+        command = (
+            "eval",
+            skill,
+            "-m",
+            "any",
+            "--base-url",
+            server.url,
+            "--repeats",
+            3,
+            "--json",
+            *options,
+        )
         done = [upskill(*command) for _ in range(commands)][-1]
         shown = upskill(*command[:8], "--report", "markdown=report.md")
-    reports = [" ".join(text.split()) for text in (shown.out + shown.err, (home / "report.md").read_text("utf-8"))]
+    reports = [
+        " ".join(text.split())
+        for text in (shown.out + shown.err, (home / "report.md").read_text("utf-8"))
+    ]
     return done.json["models"][0] | {"code": done.code, "reports": reports}
 
 
@@ -347,11 +416,17 @@ def redraws_in(home: Path, store: str = STORE) -> dict[tuple[str, str, int], int
     """Of the latest run, the trials that were drawn again."""
     with closing(sqlite3.connect(home / store / FILE)) as db:
         query = "SELECT case_id, arm, seed, redraws FROM results WHERE run = (SELECT MAX(number) FROM runs)"
-        return {(case, arm, seed): redraws for case, arm, seed, redraws in db.execute(query) if redraws}
+        return {
+            (case, arm, seed): redraws for case, arm, seed, redraws in db.execute(query) if redraws
+        }
 
 
-@pytest.mark.parametrize("way", ["another command", "no cache", "part first", "another check", "copied", "replayed"])
-def test_a_trial_that_was_drawn_again_stays_so(way: str, upskill: Upskill, home: Path, quick: None) -> None:
+@pytest.mark.parametrize(
+    "way", ["another command", "no cache", "part first", "another check", "copied", "replayed"]
+)
+def test_a_trial_that_was_drawn_again_stays_so(
+    way: str, upskill: Upskill, home: Path, quick: None
+) -> None:
     """A 400 at the first draw of one trial; the second is right."""
     skill = write_skill(home / "greeter", cases=4)
     asked: Counter[str] = Counter()
@@ -360,7 +435,9 @@ def test_a_trial_that_was_drawn_again_stays_so(way: str, upskill: Upskill, home:
         if not is_skill_arm(call):
             return "hello"
         asked[call.prompt] += 1
-        return refuse(400, "bad") if "guest 2" in call.prompt and asked[call.prompt] == 1 else "ahoy"
+        return (
+            refuse(400, "bad") if "guest 2" in call.prompt and asked[call.prompt] == 1 else "ahoy"
+        )
 
     drawn = {("greet-2", "skill", 0): 1}
     with serving(answer) as server:
@@ -409,7 +486,10 @@ def test_a_fresh_run_draws_everything_anew(upskill: Upskill, home: Path, quick: 
 
 
 def redrawn(rows: list[Outcome], arm: str, cases: int) -> list[Outcome]:
-    return [replace(row, redraws=1) if row.arm == arm and row.case < f"case-{cases:02d}" else row for row in rows]
+    return [
+        replace(row, redraws=1) if row.arm == arm and row.case < f"case-{cases:02d}" else row
+        for row in rows
+    ]
 
 
 def test_a_pass_that_needed_another_draw_counts_against_the_decision_it_favors() -> None:
@@ -421,7 +501,9 @@ def test_a_pass_that_needed_another_draw_counts_against_the_decision_it_favors()
         assert (many.decision, many.reason) == ("undecided", "errors could explain it")
         assert many.missing is not None
         assert many.missing.redraw_p_value == pytest.approx(2 / 2**9)
-        assert abs(many.missing.worst.value if decision == "helps" else many.missing.best.value) == pytest.approx(0.25)
+        assert abs(
+            many.missing.worst.value if decision == "helps" else many.missing.best.value
+        ) == pytest.approx(0.25)
         assert many.lift == (1 if decision == "helps" else -1)
         assert "--fresh" in many.advice
 
@@ -431,7 +513,11 @@ def test_failures_of_the_other_arm_that_needed_another_draw_count_too() -> None:
     assert compute_verdict(redrawn(won, "baseline", 10)).reason == "errors could explain it"
     # A trial with two rows, one of them errored, keeps the larger count.
     again = [replace(won[0], passed=None, redraws=3), *won]
-    assert compute_verdict(again).baseline.redrawn == compute_verdict(again[1:] + again[:1]).baseline.redrawn == 1
+    assert (
+        compute_verdict(again).baseline.redrawn
+        == compute_verdict(again[1:] + again[:1]).baseline.redrawn
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -447,7 +533,9 @@ def test_failures_of_the_other_arm_that_needed_another_draw_count_too() -> None:
         ("tokens<=1.2x", 9, False),
     ],
 )
-def test_a_requirement_holds_whatever_repeated_trials_would_have_shown(text: str, errors: int, held: bool) -> None:
+def test_a_requirement_holds_whatever_repeated_trials_would_have_shown(
+    text: str, errors: int, held: bool
+) -> None:
     rows = redrawn(both(alike(12, "F", "P")), "skill", errors)
     rows[0] = replace(rows[0], output_tokens=5_000)  # one that repeated trials may have been like
     assert check_requirement(parse_requirement(text), compute_verdict(rows)).held is held

@@ -15,7 +15,16 @@ from typing import Any
 
 import pytest
 
-from conftest import HELPFUL, REPOSITORY, Upskill, greetings, serving, start, write_script, write_skill
+from conftest import (
+    HELPFUL,
+    REPOSITORY,
+    Upskill,
+    greetings,
+    serving,
+    start,
+    write_script,
+    write_skill,
+)
 from loopback import Call
 from upskill import Skill, open_store
 from upskill.cli.eval_options import EvalOptions
@@ -60,9 +69,15 @@ def test_cases_are_chosen_by_id_pattern_tag_and_number() -> None:
     part = CaseFilter(tags=["even"], limit=3).choose(suite)
     assert [case.held_out for case in part.cases] == [True, True, True]  # as in the whole suite
     assert part.part is not None
-    assert (part.part.of, part.part.chosen, part.part.by_outcome) == (8, "--tag even --limit 3", False)
+    assert (part.part.of, part.part.chosen, part.part.by_outcome) == (
+        8,
+        "--tag even --limit 3",
+        False,
+    )
     assert CaseFilter(tags=["even", "odd"]).choose(suite) is suite  # all of it is no part
-    odd_names = Suite.parse({"cases": [{"id": "a[1]*", "prompt": "Hi.", "checks": [{"contains": "ahoy"}]}]})
+    odd_names = Suite.parse(
+        {"cases": [{"id": "a[1]*", "prompt": "Hi.", "checks": [{"contains": "ahoy"}]}]}
+    )
     assert CaseFilter(ids=["a[1]*"]).choose(odd_names) is odd_names
     for wanted, said in (
         ({"ids": ["gret-3"]}, "no case named 'gret-3'"),
@@ -76,15 +91,24 @@ def test_cases_are_chosen_by_id_pattern_tag_and_number() -> None:
     assert unlike.value.hint.startswith("Known: greet-1, greet-2, ")
 
 
-def test_a_part_of_the_suite_decides_nothing_however_large_the_lift(upskill: Upskill, home: Path) -> None:
+def test_a_part_of_the_suite_decides_nothing_however_large_the_lift(
+    upskill: Upskill, home: Path
+) -> None:
     skill, model = write_skill(home / "greeter", cases=30), write_script(home / "model.yaml")
     part = upskill("eval", skill, "-m", model, "--limit", 20, "--json").json
     verdict = part["models"][0]
-    assert (verdict["lift"], verdict["decision"], verdict["reason"]) == (1, "undecided", "part of the suite")
+    assert (verdict["lift"], verdict["decision"], verdict["reason"]) == (
+        1,
+        "undecided",
+        "part of the suite",
+    )
     assert verdict["interval"][0] > 0
     assert verdict["further_pairs"] is None
     assert part["suite"]["part"] == {"of": 30, "chosen": "--limit 20", "by_outcome": False}
-    assert "20 of 30 cases, chosen with --limit 20: " in upskill("eval", skill, "-m", model, "--limit", 20).out
+    assert (
+        "20 of 30 cases, chosen with --limit 20: "
+        in upskill("eval", skill, "-m", model, "--limit", 20).out
+    )
     for text in (upskill("runs").out, upskill("runs", "--json").out):
         assert ("undecided" in text, "helps" in text) == (True, False)
     assert "(20 of 30 cases, --limit 20)" in upskill("runs").out
@@ -104,7 +128,10 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
 ) -> None:
     model = "scripted:model.yaml"
     none = upskill("eval", skill, "-m", model, "--failed")
-    assert (none.code, "no stored run of greeter on scripted:model.yaml includes cases" in none.err) == (2, True)
+    assert (
+        none.code,
+        "no stored run of greeter on scripted:model.yaml includes cases" in none.err,
+    ) == (2, True)
     assert not (home / "runs").exists()
     upskill("eval", skill, "-m", model)
     done = upskill("eval", skill, "-m", model, "--failed")
@@ -115,7 +142,10 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
     body = (skill / "SKILL.md").read_text(encoding="utf-8")
     (skill / "SKILL.md").write_text(body + "\nTwice for guest 5.\n", encoding="utf-8")
     rules = [{"when": "guest 5.", "system": "Twice", "answer": "ahoy, ahoy"}]
-    write_script(home / "model.yaml", [*rules, *json.loads((home / "model.yaml").read_text(encoding="utf-8"))])
+    write_script(
+        home / "model.yaml",
+        [*rules, *json.loads((home / "model.yaml").read_text(encoding="utf-8"))],
+    )
     upskill("eval", skill, "-m", model, "--case", "greet-5")
     upskill("eval", skill, "-m", model, "--case", "greet-1")
     assert upskill("eval", skill, "-m", model, "--failed").code == 0
@@ -154,7 +184,9 @@ def test_what_decides_is_refused_for_a_part(
     assert not (home / "plan.json").exists()
 
 
-def test_a_trial_is_not_run_again_where_another_run_has_its_result(upskill: Upskill, home: Path) -> None:
+def test_a_trial_is_not_run_again_where_another_run_has_its_result(
+    upskill: Upskill, home: Path
+) -> None:
     def answer(call: Call) -> str:
         return "ahoy, friend" if "ahoy" in str(call.body) else "hello"
 
@@ -171,13 +203,22 @@ def test_a_trial_is_not_run_again_where_another_run_has_its_result(upskill: Upsk
             return server.calls.total() - before
 
         assert calls() == 8
-        assert calls("--case", "greet-1", stored=": 2 of 2 trials are stored, nothing left to run") == 0
-        (skill / "SKILL.md").write_text((skill / "SKILL.md").read_text() + "\nAnd smile.\n", encoding="utf-8")
-        assert calls(stored=": 4 of 8 trials are stored, running the remaining 4.") == 4  # the baseline is as it was
+        assert (
+            calls("--case", "greet-1", stored=": 2 of 2 trials are stored, nothing left to run")
+            == 0
+        )
+        (skill / "SKILL.md").write_text(
+            (skill / "SKILL.md").read_text() + "\nAnd smile.\n", encoding="utf-8"
+        )
+        assert (
+            calls(stored=": 4 of 8 trials are stored, running the remaining 4.") == 4
+        )  # the baseline is as it was
         suite = greetings(5)
         suite["cases"][0]["prompt"] = "Greet guest 1, please."
         (skill / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
-        assert calls(stored=": 6 of 10 trials are stored, running the remaining 4.") == 4  # one case edited, one added
+        assert (
+            calls(stored=": 6 of 10 trials are stored, running the remaining 4.") == 4
+        )  # one case edited, one added
         assert calls("--limit", 2, "--set", "cache=false") == 4
         assert calls("--fresh") == 10
     with open_store(home / "runs") as store:
@@ -191,7 +232,11 @@ def test_errors_and_leaks_are_not_used_again(upskill: Upskill, skill: Path, home
     upskill("eval", skill, "-m", "scripted:model.yaml")
     with open_store(home / "runs") as store:
         run = store.run("last")
-        keys = {result.trial.case: result.key for result in store.results(run) if result.trial.arm == "skill"}
+        keys = {
+            result.trial.case: result.key
+            for result in store.results(run)
+            if result.trial.arm == "skill"
+        }
         found = store.find_results("greeter", list(keys.values()))
         assert found == {key: run.number for case, key in keys.items() if case != "greet-1"}
         assert store.find_results("another", list(keys.values())) == {}
@@ -199,7 +244,10 @@ def test_errors_and_leaks_are_not_used_again(upskill: Upskill, skill: Path, home
 
 def rules_for(passing: set[int], cases: int = 8) -> list[dict[str, Any]]:
     return [
-        {"when": f"guest {number}.", "answer": "ahoy, friend" if number in passing else "no greeting"}
+        {
+            "when": f"guest {number}.",
+            "answer": "ahoy, friend" if number in passing else "no greeting",
+        }
         for number in range(1, cases + 1)
     ]
 
@@ -217,8 +265,12 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     assert (done.code, done.err) == (0, "")
     assert "Only the skill differs." in done.out
     assert "6 got better, 1 got worse, 1 unchanged (1 passed and 0 failed in both)." in done.out
-    assert "Exact test on the 7 cases that changed: p = 0.12; this may well be chance." in done.out  # 16 of 128
-    assert done.out.index("greet-2  worse  passed → failed") < done.out.index("greet-3  better  failed → passed")
+    assert (
+        "Exact test on the 7 cases that changed: p = 0.12; this may well be chance." in done.out
+    )  # 16 of 128
+    assert done.out.index("greet-2  worse  passed → failed") < done.out.index(
+        "greet-3  better  failed → passed"
+    )
     assert "│   no greeting" in done.out
     assert "│   ahoy, friend" in done.out
     (said,) = upskill("compare", "last~1", "last", "--json").json["comparisons"]
@@ -246,10 +298,14 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     assert "No change in 8 cases" in done.out
     # Of the bounds of an agent only what differs, and no name of a field.
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--set", "max_turns=7")
-    assert "the number of repeats (2 → 1); the agent's turn limit (20 → 7)." in " ".join(upskill("compare").out.split())
+    assert "the number of repeats (2 → 1); the agent's turn limit (20 → 7)." in " ".join(
+        upskill("compare").out.split()
+    )
 
 
-def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(upskill: Upskill, home: Path) -> None:
+def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(
+    upskill: Upskill, home: Path
+) -> None:
     model = write_script(home / "model.yaml")
     for body in ("# Greeting\n\nSay hello.", "# Greeting\n\nSay ahoy.", "# Greeting\n\nSay ahoy."):
         upskill("eval", write_skill(home / "greeter", cases=8, body=body), "-m", model)
@@ -261,22 +317,37 @@ def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(upskil
     assert (first["decision"], second["decision"]) == ("undecided", "helps")
     broken = write_script(home / "broken.yaml", [{"error": "the line is dead"}])
     assert upskill("eval", home / "greeter", "-m", broken).code == 3
-    assert upskill("versions", "greeter", "--json").json == [first, second]  # a run without a result changes nothing
+    assert upskill("versions", "greeter", "--json").json == [
+        first,
+        second,
+    ]  # a run without a result changes nothing
     assert second["note"] == f"evaluated in {second['run']} with scripted:model.yaml"
     changed = upskill("versions", "greeter", "--diff").out.splitlines()
     assert [line for line in changed if line[:2] in ("-S", "+S")] == ["-Say hello.", "+Say ahoy."]
     assert upskill("versions").out == "greeter  2 versions\n"
     nothing = upskill("show", "last:held-out")
-    assert (nothing.code, "there is no run last:held-out yet" in nothing.err) == (2, True), nothing.out
+    assert (nothing.code, "there is no run last:held-out yet" in nothing.err) == (2, True), (
+        nothing.out
+    )
 
 
-def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Upskill, home: Path) -> None:
-    model, skill = write_script(home / "model.yaml"), write_skill(home / "skills" / "greeter", cases=8)
+def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(
+    upskill: Upskill, home: Path
+) -> None:
+    model, skill = (
+        write_script(home / "model.yaml"),
+        write_skill(home / "skills" / "greeter", cases=8),
+    )
     listed, installed = ("list",), ("install", skill, "--to", "generic")
-    (skill / "skill_meta.json").write_text(json.dumps({"metadata": {"state": "unproven"}}), encoding="utf-8")
+    (skill / "skill_meta.json").write_text(
+        json.dumps({"metadata": {"state": "unproven"}}), encoding="utf-8"
+    )
     assert upskill("list", "--json").json[0]["state"] == "unproven"
     assert "not evaluated yet" in upskill(*listed).out
-    assert "Unproven: no run in this project's store shows that this skill helps." in upskill(*installed).err
+    assert (
+        "Unproven: no run in this project's store shows that this skill helps."
+        in upskill(*installed).err
+    )
     assert upskill("eval", skill, "-m", model).code == 0
     verdict = f"{model}: helps, +100 points"
     assert verdict in upskill(*listed).out
@@ -284,7 +355,11 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Ups
     assert (shown["verdicts"][0]["decision"], shown["state"]) == ("helps", "")
     assert upskill(*installed).err == ""
     shown = " ".join(upskill("list", ".").out.split())  # with the copy, which has no suite
-    assert ("skills/greeter" in shown, ".agents/skills/greeter" in shown, "changed since" in shown) == (
+    assert (
+        "skills/greeter" in shown,
+        ".agents/skills/greeter" in shown,
+        "changed since" in shown,
+    ) == (
         True,
         True,
         False,
@@ -305,8 +380,13 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Ups
     assert re.search(rf"{re.escape(verdict)}$", upskill(*listed).out, re.MULTILINE)
 
 
-def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(upskill: Upskill, home: Path) -> None:
-    model, skill = write_script(home / "model.yaml"), write_skill(home / "skills" / "greeter", cases=8)
+def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(
+    upskill: Upskill, home: Path
+) -> None:
+    model, skill = (
+        write_script(home / "model.yaml"),
+        write_skill(home / "skills" / "greeter", cases=8),
+    )
     other = home / "other" / "evals" / "suite.json"  # of another skill
     other.parent.mkdir(parents=True)
     other.write_text(json.dumps(greetings(2)), encoding="utf-8")
@@ -315,7 +395,9 @@ def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(u
     assert aside in upskill("list").out  # there is no other verdict
     assert upskill("eval", skill, "-m", model).code == 0
     planned = upskill("plan", skill, "-m", model).out
-    assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json", "--seed", 1).code == 0
+    assert (
+        upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json", "--seed", 1).code == 0
+    )
     verdict = f"{model}: helps, +100 points"
     assert re.search(rf"{re.escape(verdict)}$", upskill("list").out, re.MULTILINE)
     assert upskill("install", skill, "--to", "generic").err == ""
@@ -340,7 +422,9 @@ def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(u
         assert "undecided" not in page["picture"]
     # Of several skills, the table has the verdict on each one's own suite.
     assert upskill("eval", write_skill(home / "skills" / "waver", cases=2), "-m", model).code == 0
-    assert "helps" in next(line for line in upskill("runs").out.splitlines() if line.lstrip().startswith("greeter"))
+    assert "helps" in next(
+        line for line in upskill("runs").out.splitlines() if line.lstrip().startswith("greeter")
+    )
     # A suite that becomes the skill's own keeps its results.
     shutil.copy(other, skill / "evals" / "suite.json")
     assert "stored" in upskill("eval", skill, "-m", model).err
@@ -373,7 +457,10 @@ def test_a_suite_is_named_unless_it_is_the_skills_own(source: str, named: str) -
 def test_list_says_which_of_skill_suite_and_model_changed_since_the_verdict(
     upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, skill = write_script(home / "model.yaml"), write_skill(home / "skills" / "greeter", cases=8)
+    model, skill = (
+        write_script(home / "model.yaml"),
+        write_skill(home / "skills" / "greeter", cases=8),
+    )
     monkeypatch.setitem(ALIASES, "pupil", model)
     assert upskill("eval", skill, "-m", "pupil", "--receipt").code == 0
     assert upskill("list", "--json").json[0]["verdicts"][0]["changed"] == []
@@ -386,9 +473,13 @@ def test_list_says_which_of_skill_suite_and_model_changed_since_the_verdict(
         shutil.rmtree(home / "runs", ignore_errors=True)
 
 
-def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill, home: Path) -> None:
+def test_compare_counts_apart_what_says_nothing_about_the_skill(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "greeter", cases=4)
-    model, other = (write_script(home / f"{name}.yaml", rules_for({1}, 9)) for name in ("model", "other"))
+    model, other = (
+        write_script(home / f"{name}.yaml", rules_for({1}, 9)) for name in ("model", "other")
+    )
     upskill("eval", skill, "-m", model)
     suite = greetings(5)
     suite["cases"][1]["prompt"] = "Do greet guest 2."
@@ -396,7 +487,10 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     (skill / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
     upskill("eval", skill, "-m", model)
     out = upskill("compare").out
-    assert "The skill is the same. Other differences: the suite (1 case edited); the suite (1 case removed); " in out
+    assert (
+        "The skill is the same. Other differences: the suite (1 case edited); the suite (1 case removed); "
+        in out
+    )
     assert "No change in 2 cases" in out
     assert "No test: the runs do not score the same cases." in out
     assert "1 case edited, so not compared: greet-2." in out
@@ -417,11 +511,19 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     assert "Other differences: the model (scripted:model.yaml → scripted:other.yaml)." in done.out
     assert "2 got better, 1 got worse, 1 unchanged" in done.out
     upskill("eval", skill, "-m", other, "--seed", "7")
-    assert "the model (scripted:model.yaml → scripted:other.yaml)" in upskill("compare", "last~3", "last").out
+    assert (
+        "the model (scripted:model.yaml → scripted:other.yaml)"
+        in upskill("compare", "last~3", "last").out
+    )
 
 
-def test_compare_pairs_the_latest_two_runs_that_share_suite_and_model(upskill: Upskill, home: Path) -> None:
-    skill, model = write_skill(home / "greeter", cases=4), write_script(home / "model.yaml", rules_for({1}, 9))
+def test_compare_pairs_the_latest_two_runs_that_share_suite_and_model(
+    upskill: Upskill, home: Path
+) -> None:
+    skill, model = (
+        write_skill(home / "greeter", cases=4),
+        write_script(home / "model.yaml", rules_for({1}, 9)),
+    )
     other, suite = write_script(home / "other.yaml", rules_for({2}, 9)), home / "other.json"
     suite.write_text(json.dumps(greetings(5)), encoding="utf-8")
 
@@ -437,13 +539,19 @@ def test_compare_pairs_the_latest_two_runs_that_share_suite_and_model(upskill: U
     assert "nothing to compare: only one run is stored" in upskill("compare").err
     run("-m", other)
     done = upskill("compare")
-    assert (done.code, "no two finished runs share a model, cases and a baseline" in done.err) == (2, True)
+    assert (done.code, "no two finished runs share a model, cases and a baseline" in done.err) == (
+        2,
+        True,
+    )
     assert "(own suite, scripted:other.yaml); greeter-" in " ".join(done.err.split())
     second = run("-m", model, "--seed", 1)
     assert pair() == (first, second)
     last = run("-m", model, "-t", suite)
     assert pair() == (first, second)
-    assert f"{last}, the last run, has no finished run before it with the same suite" in upskill("compare").err
+    assert (
+        f"{last}, the last run, has no finished run before it with the same suite"
+        in upskill("compare").err
+    )
     again = run("-m", model, "-t", suite, "--seed", 1)
     assert pair() == (last, again)
     third = run("-m", other, "--seed", 1)
@@ -454,12 +562,17 @@ def test_compare_pairs_the_latest_two_runs_that_share_suite_and_model(upskill: U
 def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path) -> None:
     model = write_script(home / "model.yaml")
     upskill("eval", write_skill(home / "greeter", cases=2), "-m", model)
-    suite = {"cases": [{"id": "other", "prompt": "Please greet.", "checks": [{"contains": "ahoy"}]}]}
+    suite = {
+        "cases": [{"id": "other", "prompt": "Please greet.", "checks": [{"contains": "ahoy"}]}]
+    }
     upskill("eval", write_skill(home / "greeter", suite=suite), "-m", model)
     for argv, message in (
         (["last", "last"], "cannot be compared with itself"),
         (["last"], "cannot be compared with itself"),
-        (["last~1", "last", "-m", "scripted:modl.yaml"], "no model named 'scripted:modl.yaml'\n  Did you mean"),
+        (
+            ["last~1", "last", "-m", "scripted:modl.yaml"],
+            "no model named 'scripted:modl.yaml'\n  Did you mean",
+        ),
         (["last~1", "last", "--arm", "placebo"], "no arm named 'placebo'"),
         (["last~9"], "there is no run last~9: the store has 2 runs"),
         ([], "nothing to compare: no two finished runs share a model, cases and a baseline"),
@@ -505,12 +618,17 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
         assert "SKILL.md changed." in said
         assert any(": 4 of 8 trials are stored, running the remaining 4." in line for line in said)
         save(skill / "evals" / "suite.json", "{")  # half saved
-        assert any(line.startswith("upskill: ") and "suite.json" in line for line in until("Watching"))
+        assert any(
+            line.startswith("upskill: ") and "suite.json" in line for line in until("Watching")
+        )
         save(skill / "evals" / "suite.json", json.dumps(greetings(5)))
         said = until("Watching")
         assert any(": 8 of 10 trials are stored, running the remaining 2." in line for line in said)
         save(shown, first)
-        assert any(": 9 of 10 trials are stored, running the remaining 1." in line for line in until("Watching"))
+        assert any(
+            ": 9 of 10 trials are stored, running the remaining 1." in line
+            for line in until("Watching")
+        )
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate()
     assert process.returncode == 0
@@ -519,14 +637,17 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
         in out
     )
     assert (
-        f"Since the previous save, {model}: none got better, 4 got worse (greet-2, greet-3, greet-4, greet-5), " in out
+        f"Since the previous save, {model}: none got better, 4 got worse (greet-2, greet-3, greet-4, greet-5), "
+        in out
     )
     assert out.count("every answer: ") == 4
     assert len(upskill("runs", "--json").json) == 4
 
 
 def test_watch_keeps_to_the_cases_that_failed_when_it_began(home: Path) -> None:
-    options = EvalOptions(skill="greeter", students=("scripted:model.yaml",), failed=True, watch=True)
+    options = EvalOptions(
+        skill="greeter", students=("scripted:model.yaml",), failed=True, watch=True
+    )
     suite = Suite.parse(tagged())
     skill = Skill.new("greeter", "Greets.", "Say ahoy.")
     options.failing = {"greet-2", "greet-5"}
@@ -538,7 +659,9 @@ def test_watch_keeps_to_the_cases_that_failed_when_it_began(home: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--json", "--fresh", "--resume", "--batch"])
-def test_watch_refuses_what_it_cannot_go_on_with(upskill: Upskill, skill: Path, home: Path, flag: str) -> None:
+def test_watch_refuses_what_it_cannot_go_on_with(
+    upskill: Upskill, skill: Path, home: Path, flag: str
+) -> None:
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--watch", flag)
     assert (done.code, done.err) == (
         2,
@@ -555,19 +678,30 @@ def test_watched_are_the_files_that_a_person_edits(home: Path) -> None:
     (home / "more.yaml").write_text("x", encoding="utf-8")
     watched = Watched([skill / "SKILL.md", "more.yaml"], [skill / "runs", skill / "report.json"])
     seen = watched.look()
-    assert {watched.name(path) for path in seen} == {"SKILL.md", "evals/suite.json", "references/a.md", "more.yaml"}
+    assert {watched.name(path) for path in seen} == {
+        "SKILL.md",
+        "evals/suite.json",
+        "references/a.md",
+        "more.yaml",
+    }
     (home / "more.yaml").unlink()
     (skill / "references" / "a.md").write_text("xy", encoding="utf-8")
     (skill / "new.md").write_text("x", encoding="utf-8")
     after = watched.wait(seen)
-    assert {watched.name(path) for path in changed(seen, after)} == {"new.md", "references/a.md", "more.yaml"}
+    assert {watched.name(path) for path in changed(seen, after)} == {
+        "new.md",
+        "references/a.md",
+        "more.yaml",
+    }
 
 
 def test_the_page_on_editing_does_what_it_says(upskill: Upskill, home: Path) -> None:
     page = (REPOSITORY / "docs/how-to/edit.md").read_text(encoding="utf-8")
     shutil.copytree(REPOSITORY / "examples/tern-deploy", home / "my-skill")
     manifest = home / "my-skill" / "SKILL.md"
-    manifest.write_text(manifest.read_text(encoding="utf-8").replace("tern-deploy", "my-skill", 1), encoding="utf-8")
+    manifest.write_text(
+        manifest.read_text(encoding="utf-8").replace("tern-deploy", "my-skill", 1), encoding="utf-8"
+    )
     shutil.copy(REPOSITORY / "examples/scripted.yaml", home)
     (home / "upskill.config.yaml").write_text("student: scripted:scripted.yaml", encoding="utf-8")
     blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
@@ -576,7 +710,9 @@ def test_the_page_on_editing_does_what_it_says(upskill: Upskill, home: Path) -> 
     said = ""
     for line in lines:
         if "# after an edit" in line:
-            manifest.write_text(manifest.read_text(encoding="utf-8") + "\nRead twice.\n", encoding="utf-8")
+            manifest.write_text(
+                manifest.read_text(encoding="utf-8") + "\nRead twice.\n", encoding="utf-8"
+            )
         done = upskill(*shlex.split(line, comments=True)[1:])
         assert done.code == 0, (line, done.err)
         said += " ".join(done.out.split())
@@ -584,13 +720,20 @@ def test_the_page_on_editing_does_what_it_says(upskill: Upskill, home: Path) -> 
     assert " ".join(warning.split()) in said
 
 
-def test_a_result_that_was_drawn_again_is_not_the_one_that_is_used_again(upskill: Upskill, home: Path) -> None:
+def test_a_result_that_was_drawn_again_is_not_the_one_that_is_used_again(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "greeter", cases=4)
     model = write_script(home / "model.yaml", rules_for({1}, 9))
     assert upskill("eval", skill, "-m", model).code == 0
     refused = upskill("eval", skill, "-m", model, "--failed", "--fresh")
-    assert (refused.code, "rerunning cases until they pass proves nothing" in refused.err) == (2, True)
-    assert upskill("eval", skill, "-m", model, "--failed").code == 0  # which a part may take from a whole run
+    assert (refused.code, "rerunning cases until they pass proves nothing" in refused.err) == (
+        2,
+        True,
+    )
+    assert (
+        upskill("eval", skill, "-m", model, "--failed").code == 0
+    )  # which a part may take from a whole run
     assert upskill("eval", skill, "-m", model, "--fresh").code == 0
     with open_store(home / "runs") as store:
         first, part, fresh = store.runs()

@@ -58,7 +58,8 @@ REPEATING = {
 }
 HONEST = {
     "nothing": "",
-    "a table": "| name | value |\n|---|---|\n" + "".join(f"| row {number} | {number * 7} |\n" for number in range(40)),
+    "a table": "| name | value |\n|---|---|\n"
+    + "".join(f"| row {number} | {number * 7} |\n" for number in range(40)),
     "a ruler": "Title\n" + "=" * 80 + "\ntext",
     "zeros": "weights = [" + "0, " * 40 + "1]",
     "code": "\n".join(f"    self.field_{name} = {name}" for name in "abcdefghijklmnopqrst"),
@@ -81,7 +82,9 @@ LIST = Tool("list", "List files.", {"type": "object", "properties": {}, "require
 
 
 def turn(number: int) -> tuple[Message, Message]:
-    return Message("assistant", f"turn {number}"), Message("tool", f"result {number}", call_id=str(number))
+    return Message("assistant", f"turn {number}"), Message(
+        "tool", f"result {number}", call_id=str(number)
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,9 @@ def turn(number: int) -> tuple[Message, Message]:
         (Request((SYSTEM, USER, *turn(1), *turn(2)), tools=(LIST,)), [1, 2, 4, 6]),
     ],
 )
-def test_a_prompt_is_read_in_steps_that_earlier_turns_have_read(request_: Request, ends: list[int]) -> None:
+def test_a_prompt_is_read_in_steps_that_earlier_turns_have_read(
+    request_: Request, ends: list[int]
+) -> None:
     steps = steps_to(request_)
     assert [len(step.messages) for step in steps] == ends
     assert all(step.messages == request_.messages[: len(step.messages)] for step in steps)
@@ -109,7 +114,9 @@ def test_the_steps_of_a_turn_begin_with_those_of_the_turn_before() -> None:
     assert state_name(steps_to(replace(before, tools=()))[0]) != names[0][0]
 
 
-def test_states_that_are_least_used_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_that_are_least_used_go_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("upskill.models.embedded.local.MAX_STATE_BYTES", 250)
     states = SavedStates()
     try:
@@ -130,11 +137,20 @@ def test_an_answer_is_put_together_from_its_pieces() -> None:
         {"role": "assistant", "content": None},
         {"content": "Let me "},
         {"content": "look."},
-        {"tool_calls": [{"index": 0, "id": "x", "function": {"name": "list", "arguments": '{"path": '}}]},
+        {
+            "tool_calls": [
+                {"index": 0, "id": "x", "function": {"name": "list", "arguments": '{"path": '}}
+            ]
+        },
         {"tool_calls": [{"index": 0, "function": {"arguments": '"src"}'}}]},
     ]
     for delta in deltas:
-        answer.add({"choices": [{"delta": delta, "finish_reason": None}], "timings": {"prompt_n": 3, "predicted_n": 9}})
+        answer.add(
+            {
+                "choices": [{"delta": delta, "finish_reason": None}],
+                "timings": {"prompt_n": 3, "predicted_n": 9},
+            }
+        )
     document = answer.as_document()
     message = document["choices"][0]["message"]
     assert message["content"] == "Let me look."
@@ -156,15 +172,29 @@ def case(**fields: Any) -> Case:
         ({"reference": "yes, " * 200}, False, 1000),
         ({"reference": "yes, " * 2000}, False, 4096),
         ({"checks": [{"contains": "7" * 400}]}, False, 400),
-        ({"checks": [{"contains": "yes"}, {"max_length": {"characters": 100, "brief": True}}]}, False, 216),
-        ({"checks": [{"contains": "yes"}, {"max_length": {"characters": 100, "brief": True}}]}, True, 512),
-        ({"checks": [{"contains": "yes"}, {"max_length": 100}]}, False, 256),  # a longer answer is no failure
+        (
+            {"checks": [{"contains": "yes"}, {"max_length": {"characters": 100, "brief": True}}]},
+            False,
+            216,
+        ),
+        (
+            {"checks": [{"contains": "yes"}, {"max_length": {"characters": 100, "brief": True}}]},
+            True,
+            512,
+        ),
+        (
+            {"checks": [{"contains": "yes"}, {"max_length": 100}]},
+            False,
+            256,
+        ),  # a longer answer is no failure
         ({"right": ["yes, " * 100]}, False, 500),
         ({"max_words": 150}, False, 600),  # twice the room that its words take
         ({"max_words": 20}, False, 256),
     ],
 )
-def test_an_embedded_model_gets_as_much_room_as_the_case_needs(fields: dict[str, Any], acts: bool, tokens: int) -> None:
+def test_an_embedded_model_gets_as_much_room_as_the_case_needs(
+    fields: dict[str, Any], acts: bool, tokens: int
+) -> None:
     assert fitting_limit(case(**fields), acts=acts) == tokens
 
 
@@ -183,19 +213,31 @@ def test_only_embedded_models_have_a_limit_by_case(tmp_path: Path) -> None:
             "max_output_tokens": 50,
             "cases": [
                 {"id": "one", "prompt": "Say yes.", "checks": [{"contains": "yes"}]},
-                {"id": "two", "prompt": "Say much.", "checks": [{"contains": "yes"}], "max_output_tokens": 700},
+                {
+                    "id": "two",
+                    "prompt": "Say much.",
+                    "checks": [{"contains": "yes"}],
+                    "max_output_tokens": 700,
+                },
             ],
         }
     )
-    for options, limits in ((PlanOptions(keys={}), [50, 700]), (PlanOptions(keys={}, max_output_tokens=33), [33, 33])):
+    for options, limits in (
+        (PlanOptions(keys={}), [50, 700]),
+        (PlanOptions(keys={}, max_output_tokens=33), [33, 33]),
+    ):
         by_case = make_plan(found.skill, suite, ("local", "haiku"), options)
         for model in ("local", "haiku"):
-            assert [by_case.output_limit(Trial(model, case, "skill", 0)) for case in ("one", "two")] == limits
+            assert [
+                by_case.output_limit(Trial(model, case, "skill", 0)) for case in ("one", "two")
+            ] == limits
     stated = plan(tmp_path, "local", max_output_tokens=33)
     assert stated.output_limit(Trial("local", "one", "skill", 0)) == 33
 
 
-def test_what_local_means_is_part_of_a_trials_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_local_means_is_part_of_a_trials_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trial = Trial("local", "one", "skill", 0)
     request = Request((USER,))
     before = plan(tmp_path, "local").key(trial), request_key(resolve("local"), request)

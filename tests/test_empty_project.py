@@ -32,7 +32,13 @@ def test_commands_that_look_at_results_say_what_to_type_first(upskill: Upskill, 
 
 def test_commands_that_need_a_run_say_how_to_make_one(upskill: Upskill) -> None:
     def check() -> None:
-        for argv in (("show", "last"), ("report", "last"), ("compare",), ("show", "greeter"), ("view", "last")):
+        for argv in (
+            ("show", "last"),
+            ("report", "last"),
+            ("compare",),
+            ("show", "greeter"),
+            ("view", "last"),
+        ):
             done = upskill(*argv)
             assert (done.code, done.out) == (2, "")
             assert done.err.endswith(": no runs yet\n  Run `upskill eval SKILL` first.\n"), done.err
@@ -43,7 +49,11 @@ def test_commands_that_need_a_run_say_how_to_make_one(upskill: Upskill) -> None:
 
 
 def test_a_folder_that_was_named_has_to_be_there(upskill: Upskill) -> None:
-    for argv in (("runs", "-d", "nowhere"), ("versions", "greeter", "--store", "nowhere"), ("list", "nowhere")):
+    for argv in (
+        ("runs", "-d", "nowhere"),
+        ("versions", "greeter", "--store", "nowhere"),
+        ("list", "nowhere"),
+    ):
         done = upskill(*argv)
         assert (done.code, "nowhere: no such folder" in done.err) == (2, True), argv
 
@@ -66,7 +76,9 @@ def test_versions_lists_the_skills_that_have_some(upskill: Upskill, home: Path) 
     assert (done.code, "Did you mean 'greeter'?" in done.err) == (2, True)
 
 
-def test_plan_says_how_many_cases_a_suite_needs_before_there_is_one(upskill: Upskill, home: Path) -> None:
+def test_plan_says_how_many_cases_a_suite_needs_before_there_is_one(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "greeter")
     (skill / "evals" / "suite.json").unlink(missing_ok=True)
     for argv in ((), (skill,)):
@@ -78,8 +90,12 @@ def test_plan_says_how_many_cases_a_suite_needs_before_there_is_one(upskill: Ups
     said: dict[str, Any] = upskill("plan", "-m", "haiku", "--json").json
     (model,) = said["models"]
     assert (said["skill"], model["cases"]) == (None, None)
-    assert {(option["cost_usd"], option["chance_with_your_cases"]) for option in model["options"]} == {(None, None)}
-    with_suite = upskill("plan", write_skill(home / "tested", suite=judged(checks=[{"contains": "ahoy"}])), "--json")
+    assert {
+        (option["cost_usd"], option["chance_with_your_cases"]) for option in model["options"]
+    } == {(None, None)}
+    with_suite = upskill(
+        "plan", write_skill(home / "tested", suite=judged(checks=[{"contains": "ahoy"}])), "--json"
+    )
     assert [option["cases"] for option in with_suite.json["models"][0]["options"]] == [
         option["cases"] for option in upskill("plan", "--json").json["models"][0]["options"]
     ]
@@ -87,7 +103,9 @@ def test_plan_says_how_many_cases_a_suite_needs_before_there_is_one(upskill: Ups
 
 
 def judged(checks: list[dict[str, str]]) -> dict[str, Any]:
-    return {"cases": [{"prompt": f"Greet {name}.", "checks": checks} for name in ("Ann", "Bob", "Cy")]}
+    return {
+        "cases": [{"prompt": f"Greet {name}.", "checks": checks} for name in ("Ann", "Bob", "Cy")]
+    }
 
 
 def test_plan_counts_what_a_judge_costs_where_one_is_named(upskill: Upskill, home: Path) -> None:
@@ -103,7 +121,9 @@ def test_plan_counts_what_a_judge_costs_where_one_is_named(upskill: Upskill, hom
     assert (graded > alone, notes) == (True, [])
     assert "without the judge" in upskill("plan", skill, "-m", "haiku").out
     assert "free" in upskill("plan", skill, "-m", "local").out
-    served = upskill("plan", skill, "-m", "qwen3", "--base-url", "http://localhost:8080/v1", "--json").json
+    served = upskill(
+        "plan", skill, "-m", "qwen3", "--base-url", "http://localhost:8080/v1", "--json"
+    ).json
     assert [model["model"] for model in served["models"]] == ["qwen3"]
     suite = skill / "evals" / "suite.json"
     assert upskill("plan", "--tests", suite, "-m", "haiku", "--judge", "opus").code == 0

@@ -152,7 +152,9 @@ ATTEMPTS: dict[str, str] = REAL | {
     ),
     # The network.
     "connects to IPv6 loopback": connects("AF_INET6", "('::1', int(os.environ['PORT6']))"),
-    "connects to the address of this machine": connects("AF_INET", "(os.environ['ADDRESS'], int(os.environ['PORT']))"),
+    "connects to the address of this machine": connects(
+        "AF_INET", "(os.environ['ADDRESS'], int(os.environ['PORT']))"
+    ),
     "asks a metadata address": connects("AF_INET", "('169.254.169.254', 80)"),
     "asks a public address": connects("AF_INET", "('1.1.1.1', 443)"),
     "sends a datagram": connects("AF_INET", "('8.8.8.8', 53)", "SOCK_DGRAM"),
@@ -237,7 +239,12 @@ if platform.machine() == "x86_64":
         "if result > 0: escaped(result)\n"
     )
 
-BROKEN = ("SyntaxError", "NameError", "TypeError", "ModuleNotFoundError")  # an attempt that was none
+BROKEN = (
+    "SyntaxError",
+    "NameError",
+    "TypeError",
+    "ModuleNotFoundError",
+)  # an attempt that was none
 
 # What a host does in a trial, and a student may turn against it. Each says how it got out, or nothing.
 
@@ -265,7 +272,9 @@ class World:
         for path in sorted(self.home.rglob("*")):
             status = path.lstat()
             content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-            said = f"{status.st_mode} {status.st_uid} {status.st_mtime_ns if path.is_file() else ''}"
+            said = (
+                f"{status.st_mode} {status.st_uid} {status.st_mtime_ns if path.is_file() else ''}"
+            )
             found[str(path)] = hashlib.sha256(said.encode() + content).hexdigest()
         return found
 
@@ -281,8 +290,16 @@ class World:
 async def link_as_answer(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup()) as sandbox:
         key = world.home / ".ssh" / "id_ed25519"
-        await sandbox.run(f"ln -s {key} answer.txt; ln -s {world.home} folder; ln -s / root; mkdir d; ln -s ../.. d/up")
-        paths = ("answer.txt", "folder/.ssh/id_ed25519", f"root{key}", "d/up/etc/passwd", "d/../answer.txt")
+        await sandbox.run(
+            f"ln -s {key} answer.txt; ln -s {world.home} folder; ln -s / root; mkdir d; ln -s ../.. d/up"
+        )
+        paths = (
+            "answer.txt",
+            "folder/.ssh/id_ed25519",
+            f"root{key}",
+            "d/up/etc/passwd",
+            "d/../answer.txt",
+        )
         return await reads(sandbox, paths)
 
 
@@ -315,19 +332,40 @@ async def reads(sandbox: Sandbox, paths: tuple[str, ...]) -> str:
 async def path_tricks(kind: SandboxBackend, world: World) -> str:
     home = str(world.home)
     async with await kind.open(Setup()) as sandbox:
-        await sandbox.run(f"ln -s {home} out; ln -s {home}/new file; mkdir a; ln -s ../../../../../../..{home} a/up")
+        await sandbox.run(
+            f"ln -s {home} out; ln -s {home}/new file; mkdir a; ln -s ../../../../../../..{home} a/up"
+        )
         for path in (
             *(f"{home}/pwned", "../pwned", f"../../../../../..{home}/pwned", "a/../../pwned"),
             *("out/pwned", "a/up/pwned"),
-            *(f"/workspace/../..{home}/pwned", "/workspace/out/pwned", "./out/./pwned", "out//pwned", "/etc/passwd"),
-            *("/proc/self/cwd/pwned", "/home/student/../../pwned", "a\0b", "", ".", "..", "/", "~/pwned/../../../x"),
+            *(
+                f"/workspace/../..{home}/pwned",
+                "/workspace/out/pwned",
+                "./out/./pwned",
+                "out//pwned",
+                "/etc/passwd",
+            ),
+            *(
+                "/proc/self/cwd/pwned",
+                "/home/student/../../pwned",
+                "a\0b",
+                "",
+                ".",
+                "..",
+                "/",
+                "~/pwned/../../../x",
+            ),
             f"/workspace{home}/../../../../../../pwned",
             *("\\..\\pwned", "a/b/c/d/e/f/g/../../../../../../../../pwned"),
         ):
             with suppress(OSError):
                 await sandbox.write(path, "pwned")
         await sandbox.write("file", "mine")  # replaces the link, and leaves where it led alone
-    return "" if not list(world.root.rglob("pwned")) and not Path("/pwned").exists() else "wrote outside"
+    return (
+        ""
+        if not list(world.root.rglob("pwned")) and not Path("/pwned").exists()
+        else "wrote outside"
+    )
 
 
 async def strange_files(kind: SandboxBackend, world: World) -> str:
@@ -341,21 +379,27 @@ async def strange_files(kind: SandboxBackend, world: World) -> str:
                 "for _ in range(300): os.mkdir('d'); os.chdir('d')\n"
             )
         )
-        said = await reads(sandbox, ("fifo", "sock", "zero", "sparse", "loop", "mem", "/dev/zero", "/proc/self/mem"))
+        said = await reads(
+            sandbox,
+            ("fifo", "sock", "zero", "sparse", "loop", "mem", "/dev/zero", "/proc/self/mem"),
+        )
         listed = await sandbox.list()
         return said or ("" if 50 < len(listed) < 200 else f"listed {len(listed)}")
 
 
 async def fork_bomb(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup(limits=Limits(processes=64, wall=600))) as sandbox:
-        done = await sandbox.run(":(){ :|:& };:; :; while :; do :; done", Limits(processes=64, wall=1.5))
+        done = await sandbox.run(
+            ":(){ :|:& };:; :; while :; do :; done", Limits(processes=64, wall=1.5)
+        )
         if not done.killed_why:
             return f"was not ended: {done}"
         before = await sandbox.run("ls -d /proc/[0-9]* | wc -l")
         if int(before.output) > 8:
             return f"{before.output} processes were left"
         await sandbox.run(
-            python("while True:\n    try: os.fork()\n    except OSError: time.sleep(0.01)"), Limits(wall=0.7)
+            python("while True:\n    try: os.fork()\n    except OSError: time.sleep(0.01)"),
+            Limits(wall=0.7),
         )
         await sandbox.kill_processes()
         done = await sandbox.run("echo alive")
@@ -364,7 +408,9 @@ async def fork_bomb(kind: SandboxBackend, world: World) -> str:
 
 async def ten_gigabytes(kind: SandboxBackend, world: World) -> str:
     room = shutil.disk_usage(tempfile.gettempdir()).free
-    async with await kind.open(Setup(limits=Limits(disk=48 * MiB, file_size=32 * MiB, wall=600))) as sandbox:
+    async with await kind.open(
+        Setup(limits=Limits(disk=48 * MiB, file_size=32 * MiB, wall=600))
+    ) as sandbox:
         for line in (
             "head -c 10G /dev/zero > big",
             "fallocate -l 10G big2",
@@ -376,9 +422,19 @@ async def ten_gigabytes(kind: SandboxBackend, world: World) -> str:
             done = await sandbox.run(line)
             if done.code == 0 or done.timed_out:
                 return f"{line!r} worked"
-        total = int((await sandbox.run("du -sm --total /workspace /tmp ~ /dev/shm | tail -1 | cut -f 1")).output)
+        total = int(
+            (
+                await sandbox.run("du -sm --total /workspace /tmp ~ /dev/shm | tail -1 | cut -f 1")
+            ).output
+        )
     lost = room - shutil.disk_usage(tempfile.gettempdir()).free
-    return f"{total} MiB were kept" if total > 4 * 48 else f"the host lost {lost}" if lost > 2**30 else ""
+    return (
+        f"{total} MiB were kept"
+        if total > 4 * 48
+        else f"the host lost {lost}"
+        if lost > 2**30
+        else ""
+    )
 
 
 async def a_million_files(kind: SandboxBackend, world: World) -> str:
@@ -420,11 +476,18 @@ async def forged_answer(kind: SandboxBackend, world: World) -> str:
 
 async def two_students(kind: SandboxBackend, world: World) -> str:
     """One sandbox wants something of the one beside it."""
-    async with await kind.open(Setup(files={"answer": "mine"})) as one, await kind.open(Setup()) as two:
-        await one.run(f"echo {world.canary} > /tmp/note; echo {world.canary} > /dev/shm/note; sleep {world.mark} &")
+    async with (
+        await kind.open(Setup(files={"answer": "mine"})) as one,
+        await kind.open(Setup()) as two,
+    ):
+        await one.run(
+            f"echo {world.canary} > /tmp/note; echo {world.canary} > /dev/shm/note; sleep {world.mark} &"
+        )
         while len(world.processes()) != 1:  # until it is there
             await asyncio.sleep(0.02)
-        done = await two.run("cat /tmp/note /dev/shm/note answer; pkill -KILL sleep; kill -KILL -1; ls /proc")
+        done = await two.run(
+            "cat /tmp/note /dev/shm/note answer; pkill -KILL sleep; kill -KILL -1; ls /proc"
+        )
         if world.canary in done.output or "mine" in done.output:
             return f"read {done.output!r}"
         return "" if len(world.processes()) == 1 else "killed the other"
@@ -455,7 +518,9 @@ def planted(root: Path) -> Generator[World]:
         base.execute("insert into results values (0, ?)", (world.canary,))
     base.close()
     with ExitStack() as stack:
-        temporary, shared = (Path(where) / f"upskill-{world.canary[:14]}" for where in ("/tmp", "/dev/shm"))
+        temporary, shared = (
+            Path(where) / f"upskill-{world.canary[:14]}" for where in ("/tmp", "/dev/shm")
+        )
         for path in (temporary, shared):
             path.write_text(world.canary, encoding="utf-8")
             stack.callback(path.unlink, missing_ok=True)
@@ -486,13 +551,17 @@ def planted(root: Path) -> Generator[World]:
             "abstract": listen(socket.AF_UNIX, "\0" + world.canary[-20:]),
             "loopback": listen(socket.AF_INET, ("0.0.0.0", 0)),
         }
-        world.variables["PORT"] = world.variables["PORT6"] = str(listeners["loopback"].getsockname()[1])
+        world.variables["PORT"] = world.variables["PORT6"] = str(
+            listeners["loopback"].getsockname()[1]
+        )
         with suppress(OSError):
             listeners["loopback6"] = listen(socket.AF_INET6, ("::1", 0))
             world.variables["PORT6"] = str(listeners["loopback6"].getsockname()[1])
         for name, listener in listeners.items():
             stack.callback(listener.close)
-            threading.Thread(target=note_visits, args=(listener, name, world.visits), daemon=True).start()
+            threading.Thread(
+                target=note_visits, args=(listener, name, world.visits), daemon=True
+            ).start()
         yield world
         if victim.poll() is not None:
             world.visits.append("the process outside was killed")
@@ -538,9 +607,15 @@ async def attack(world: World, kind: SandboxBackend, names: list[str]) -> dict[s
             visits = len(world.visits)
             done = await sandbox.run(ATTEMPTS[name])
             said = done.output + done.error
-            lines = [line for line in said.splitlines() if line.startswith("ESCAPED") or world.canary in line]
+            lines = [
+                line
+                for line in said.splitlines()
+                if line.startswith("ESCAPED") or world.canary in line
+            ]
             lines += [line for line in said.splitlines() if line.startswith(BROKEN)]
-            found[name] = "; ".join([*lines, *world.visits[visits:], *(["took too long"] if done.timed_out else [])])
+            found[name] = "; ".join(
+                [*lines, *world.visits[visits:], *(["took too long"] if done.timed_out else [])]
+            )
         if (await sandbox.run("echo alive")).output != "alive\n":
             found["the sandbox"] = "broke down"
     for name in (name for name in DEEDS if name in names):
@@ -564,7 +639,9 @@ def main(root: str, user: str, kind: str) -> None:
         names = NAMES if kind == "bubblewrap" else list(REAL)
         found = asyncio.run(attack(world, asyncio.run(choose_sandbox(kind)).backend, names))
         after = world.hashes()
-        changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+        changed = [
+            path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+        ]
         left = world.processes()
     print(json.dumps({"found": found, "changed": changed, "visits": world.visits, "left": left}))
 
@@ -584,8 +661,12 @@ def attacked(user: int, kind: str) -> Attacked:
         os.chown(root, user, user)
         root.chmod(0o755)
         line = [sys.executable, __file__, str(root), str(user), kind]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-        done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment, timeout=1500)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("COV")
+        }
+        done = subprocess.run(
+            line, capture_output=True, text=True, check=False, env=environment, timeout=1500
+        )
         assert done.returncode == 0, done.stderr
         return Attacked(**json.loads(done.stdout))
     finally:
@@ -595,7 +676,9 @@ def attacked(user: int, kind: str) -> Attacked:
 IDENTITIES = [0, ORDINARY] if os.geteuid() == 0 else [os.geteuid()]
 
 
-@pytest.fixture(scope="module", params=IDENTITIES, ids=["root" if user == 0 else "user" for user in IDENTITIES])
+@pytest.fixture(
+    scope="module", params=IDENTITIES, ids=["root" if user == 0 else "user" for user in IDENTITIES]
+)
 def outcome(request: pytest.FixtureRequest) -> Attacked:
     try:
         asyncio.run(Bubblewrap().version())

@@ -86,7 +86,9 @@ class Teller:
         models = self.models
         models.asked.append((self.name, self.role, request))
         models.at_once[self.name] += 1
-        models.most_at_once[self.name] = max(models.most_at_once[self.name], models.at_once[self.name])
+        models.most_at_once[self.name] = max(
+            models.most_at_once[self.name], models.at_once[self.name]
+        )
         try:
             await asyncio.sleep(0)
             said = models.answer(self.name, request)
@@ -108,12 +110,18 @@ def helpful(_: str, request: Request) -> str:
 
 def plan_of(*names: str, cases: int = 4, suite: Suite | None = None, **changed: Any) -> Plan:
     skill = Skill.new("greeter", "Greets.", BODY)
-    addresses = tuple(Address(name, "local" if name == "local" else "scripted", name) for name in names or ("one",))
+    addresses = tuple(
+        Address(name, "local" if name == "local" else "scripted", name)
+        for name in names or ("one",)
+    )
     return replace(Plan(skill, suite or Suite.parse(greetings(cases)), addresses), **changed)
 
 
 def by_arm(results: list[Result]) -> dict[str, set[bool | None]]:
-    return {arm: {result.passed for result in results if result.trial.arm == arm} for arm in ("baseline", "skill")}
+    return {
+        arm: {result.passed for result in results if result.trial.arm == arm}
+        for arm in ("baseline", "skill")
+    }
 
 
 # Three outcomes.
@@ -121,7 +129,9 @@ def by_arm(results: list[Result]) -> dict[str, set[bool | None]]:
 
 async def test_a_trial_passes_fails_or_errors(home: Path) -> None:
     rules = [{"when": "guest 1", "error": "the line is dead"}, *HELPFUL]
-    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml", rules)])
+    plan = make_plan(
+        Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml", rules)]
+    )
     with open_store(home / "runs") as store:
         evaluation = await evaluate(plan, store=store)
         results = list(store.results(evaluation.run))
@@ -166,9 +176,15 @@ class Picky(Check):
 async def test_a_check_that_cannot_be_carried_out_is_an_error_not_a_failure() -> None:
     case = Case("greet", "Please greet.", (SuiteCheck("picky", "hello", Picky(text="hello")),))
     evaluation = await evaluate(plan_of(suite=Suite((case,))), models=Told(helpful))
-    assert {outcome.arm: outcome.passed for outcome in evaluation.outcomes} == {"baseline": True, "skill": None}
+    assert {outcome.arm: outcome.passed for outcome in evaluation.outcomes} == {
+        "baseline": True,
+        "skill": None,
+    }
     ((trial, error, traceback),) = evaluation.bugs  # not one of our errors, so it is a bug of ours
-    assert (trial.model, error) == ("one", "checking picky of greet: ZeroDivisionError: division by zero")
+    assert (trial.model, error) == (
+        "one",
+        "checking picky of greet: ZeroDivisionError: division by zero",
+    )
     assert (evaluation.errors, "ZeroDivisionError" in traceback) == ([], True)
 
 
@@ -189,7 +205,9 @@ async def test_the_arms_differ_by_the_skill_and_by_nothing_else() -> None:
     written = greetings(2)
     written["cases"][0]["files"] = {"guests.txt": "Ann\n"}
     models = Told(helpful)
-    plan = plan_of(suite=Suite.parse(written), runs=2, seed=5, temperature=0.7, max_output_tokens=99)
+    plan = plan_of(
+        suite=Suite.parse(written), runs=2, seed=5, temperature=0.7, max_output_tokens=99
+    )
     await evaluate(plan, models=models)
     asked = models.asked_of("one")
     taught = [request for request in asked if has_skill(request)]
@@ -207,9 +225,13 @@ async def test_the_arms_differ_by_the_skill_and_by_nothing_else() -> None:
     }
 
 
-async def test_without_a_baseline_only_the_skill_arm_is_run_and_there_is_no_lift(home: Path) -> None:
+async def test_without_a_baseline_only_the_skill_arm_is_run_and_there_is_no_lift(
+    home: Path,
+) -> None:
     skill = Skill.load(write_skill(home / "greeter"))
-    plan = make_plan(skill, models=[write_script(home / "model.yaml")], options=PlanOptions(baseline=False))
+    plan = make_plan(
+        skill, models=[write_script(home / "model.yaml")], options=PlanOptions(baseline=False)
+    )
     evaluation = await evaluate(plan)
     (verdict,) = evaluation.verdicts
     assert {outcome.arm for outcome in evaluation.outcomes} == {"skill"}
@@ -244,11 +266,17 @@ async def test_parts_of_the_suite_have_verdicts_of_their_own(home: Path) -> None
     assert evaluation.by_split(used=True)[name].pairs == 3
 
 
-def searched_plan(cases: int, used: Iterable[int], suite: Suite | None = None, **changed: Any) -> Plan:
+def searched_plan(
+    cases: int, used: Iterable[int], suite: Suite | None = None, **changed: Any
+) -> Plan:
     """Of a skill that a search chose by these of the cases."""
     chosen = {case.id: case_identity(case) for case in Suite.parse(greetings(cases)).cases}
-    meta = {"metadata": {USED_KEY: {f"greet-{number}": chosen[f"greet-{number}"] for number in used}}}
-    skill = Skill.new("greeter", "Greets.", BODY).with_file("skill_meta.json", json.dumps(meta).encode())
+    meta = {
+        "metadata": {USED_KEY: {f"greet-{number}": chosen[f"greet-{number}"] for number in used}}
+    }
+    skill = Skill.new("greeter", "Greets.", BODY).with_file(
+        "skill_meta.json", json.dumps(meta).encode()
+    )
     return plan_of(cases=cases, suite=suite, skill=skill, **changed)
 
 
@@ -270,16 +298,24 @@ async def test_only_cases_that_a_search_has_not_used_show_that_its_skill_helps()
     evaluation = await evaluate(searched_plan(20, range(1, 13)), models=learned)
     (verdict,) = evaluation.verdicts
     assert (verdict.decision, verdict.pairs, verdict.lift) == ("undecided", 8, 0.0)
-    assert evaluation.unused_cases == verdict.case_ids == {f"greet-{number}" for number in range(13, 21)}
+    assert (
+        evaluation.unused_cases
+        == verdict.case_ids
+        == {f"greet-{number}" for number in range(13, 21)}
+    )
     assert {outcome.case for outcome in evaluation.weighed(verdict.model)} == verdict.case_ids
-    (verdict,) = (await evaluate(searched_plan(20, range(1, 13)), models=passes(with_skill=range(1, 21)))).verdicts
+    (verdict,) = (
+        await evaluate(searched_plan(20, range(1, 13)), models=passes(with_skill=range(1, 21)))
+    ).verdicts
     assert (verdict.decision, verdict.pairs) == ("helps", 8)
 
 
 async def test_rounds_go_on_until_the_cases_decide_that_a_search_has_not_used() -> None:
     plan = searched_plan(20, range(1, 13), runs=4)
     learned = passes(with_skill=range(1, 13))
-    (verdict,) = (await evaluate(plan, models=learned, options=RunOptions(until_decided="cases"))).verdicts
+    (verdict,) = (
+        await evaluate(plan, models=learned, options=RunOptions(until_decided="cases"))
+    ).verdicts
     assert (verdict.decision, verdict.pairs) == ("undecided", 8 * plan.runs)
 
 
@@ -298,14 +334,18 @@ async def test_against_a_reference_skill_all_cases_show_a_loss() -> None:
     assert (verdict.pairs, verdict.lift) == (20, -0.05)
     (verdict,) = (await evaluate(plan, models=passes(with_skill=range(1, 13)))).verdicts
     assert (verdict.decision, verdict.pairs) == ("undecided", 8)
-    (verdict,) = (await evaluate(plan, models=passes(with_skill=[1, 2]))).verdicts  # undecided on all cases, too
+    (verdict,) = (
+        await evaluate(plan, models=passes(with_skill=[1, 2]))
+    ).verdicts  # undecided on all cases, too
     assert (verdict.pairs, verdict.lift) == (8, 0.0)
 
 
 async def test_all_cases_can_show_that_a_searched_skill_hurts_on_exactly_these() -> None:
     options = RunOptions(until_decided="suite")
     forgot = passes(without=[1, 2])
-    (verdict,) = (await evaluate(searched_plan(20, range(1, 13), runs=3), models=forgot, options=options)).verdicts
+    (verdict,) = (
+        await evaluate(searched_plan(20, range(1, 13), runs=3), models=forgot, options=options)
+    ).verdicts
     assert verdict.these_cases
     assert (verdict.these_cases.decision, verdict.lift) == ("hurts", -0.1)
 
@@ -326,31 +366,51 @@ async def test_errors_on_used_cases_do_not_bring_their_lift_back() -> None:
 async def test_the_cheapest_model_is_chosen_by_unused_cases() -> None:
     options = RunOptions(target=0.5)
     for used, rate in ((range(1, 13), 0.0), (range(1, 3), 10 / 18), (range(0), 0.6)):
-        said = to_dict(await evaluate(searched_plan(20, used), models=passes(with_skill=range(1, 13)), options=options))
+        said = to_dict(
+            await evaluate(
+                searched_plan(20, used), models=passes(with_skill=range(1, 13)), options=options
+            )
+        )
         rates = [choice["pass_rate"] for choice in said["choices"]["pareto"]]
         assert max(rates) == pytest.approx(rate, abs=1e-6)
-    said = to_dict(await evaluate(searched_plan(20, range(1, 21)), models=passes(with_skill=range(1, 13))))
+    said = to_dict(
+        await evaluate(searched_plan(20, range(1, 21)), models=passes(with_skill=range(1, 13)))
+    )
     assert said["choices"]["pareto"] == []
 
 
 async def test_a_near_duplicate_of_a_used_case_is_used() -> None:
     twins = greetings(20)
-    twins["cases"].append({"id": "twin", "prompt": "Hello, please greet now guest 1.", "held_out": True})
-    evaluation = await evaluate(searched_plan(20, range(1, 13), Suite.parse(twins)), models=passes())
+    twins["cases"].append(
+        {"id": "twin", "prompt": "Hello, please greet now guest 1.", "held_out": True}
+    )
+    evaluation = await evaluate(
+        searched_plan(20, range(1, 13), Suite.parse(twins)), models=passes()
+    )
     assert evaluation.used_cases == {"twin", *(f"greet-{number}" for number in range(1, 13))}
 
 
 async def test_a_search_after_a_run_changes_what_its_stored_results_say(home: Path) -> None:
     learned, plan = passes(with_skill=range(1, 13)), searched_plan(20, range(1, 13))
-    large = json.loads(plan.skill.read("skill_meta.json") or "") | {"evidence": "x" * 1_000_001}  # too much to store
+    large = json.loads(plan.skill.read("skill_meta.json") or "") | {
+        "evidence": "x" * 1_000_001
+    }  # too much to store
     with open_store(home / "runs") as store:
-        await evaluate(replace(plan, skill=plan.skill.with_file("skill_meta.json", b"{}")), store=store, models=learned)
+        await evaluate(
+            replace(plan, skill=plan.skill.with_file("skill_meta.json", b"{}")),
+            store=store,
+            models=learned,
+        )
         for meta in (large, json.loads(plan.skill.read("skill_meta.json") or "")):
             skill = plan.skill.with_file("skill_meta.json", json.dumps(meta).encode())
             evaluation = await evaluate(replace(plan, skill=skill), store=store, models=learned)
             again = evaluation_of(store, evaluation.run)
             (look,) = store.looks()
-            for shown in (evaluation.verdicts[0].to_dict(), again.verdicts[0].to_dict(), look.verdict):
+            for shown in (
+                evaluation.verdicts[0].to_dict(),
+                again.verdicts[0].to_dict(),
+                look.verdict,
+            ):
                 assert (shown["decision"], shown["pairs"]) == ("undecided", 8)
             assert look.decision == "helps"  # what somebody saw
 
@@ -378,16 +438,29 @@ def test_used_cases_are_read_from_whatever_skill_meta_json_holds(meta: str, used
 async def test_a_case_stays_used_under_another_name_and_new_ones_decide() -> None:
     renamed = greetings(20)
     renamed["cases"][0] |= {"id": "another-name", "held_out": True}
-    evaluation = await evaluate(searched_plan(20, range(1, 13), Suite.parse(renamed)), models=passes())
-    assert evaluation.used_cases == {"another-name", *(f"greet-{number}" for number in range(2, 13))}
-    (verdict,) = (await evaluate(searched_plan(20, range(1, 3)), models=passes(with_skill=range(3, 21)))).verdicts
+    evaluation = await evaluate(
+        searched_plan(20, range(1, 13), Suite.parse(renamed)), models=passes()
+    )
+    assert evaluation.used_cases == {
+        "another-name",
+        *(f"greet-{number}" for number in range(2, 13)),
+    }
+    (verdict,) = (
+        await evaluate(searched_plan(20, range(1, 3)), models=passes(with_skill=range(3, 21)))
+    ).verdicts
     assert (verdict.decision, verdict.pairs) == ("helps", 18)
 
 
 async def test_a_search_that_has_used_every_case_leaves_none_to_decide() -> None:
-    evaluation = await evaluate(searched_plan(12, range(1, 13)), models=passes(with_skill=range(1, 13)))
+    evaluation = await evaluate(
+        searched_plan(12, range(1, 13)), models=passes(with_skill=range(1, 13))
+    )
     (verdict,) = evaluation.verdicts
-    assert (verdict.decision, verdict.reason, verdict.pairs) == ("undecided", "a search has used these cases", 12)
+    assert (verdict.decision, verdict.reason, verdict.pairs) == (
+        "undecided",
+        "a search has used these cases",
+        12,
+    )
     assert "Add cases that the search has not used." in verdict.advice
     ruling = check_requirement(parse_requirement("lift>=0.1"), verdict)
     assert (ruling.held, ruling.reason) == (False, "a search has used these cases")
@@ -406,7 +479,9 @@ async def test_a_second_run_of_the_same_plan_asks_nothing(tmp_path: Path) -> Non
     assert second.verdicts == first.verdicts
 
 
-async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing_else(tmp_path: Path) -> None:
+async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing_else(
+    tmp_path: Path,
+) -> None:
     def shaky(name: str, request: Request) -> str:
         if "guest 2" in request.messages[1].text:
             raise ModelError("try later")
@@ -422,9 +497,13 @@ async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing
             plan,
             store=store,
             models=models,
-            events=Events(started=lambda _plan, _run, missing: begun.append(list(missing)), result=seen.append),
+            events=Events(
+                started=lambda _plan, _run, missing: begun.append(list(missing)), result=seen.append
+            ),
         )
-    assert {request.messages[1].text for request in models.asked_of("one")} == {"Please greet guest 2."}
+    assert {request.messages[1].text for request in models.asked_of("one")} == {
+        "Please greet guest 2."
+    }
     assert len(models.asked) == len(seen) == 2
     assert begun == [[Trial("one", "greet-2", "baseline", 0), Trial("one", "greet-2", "skill", 0)]]
     assert (evaluation.errors, evaluation.run.finished) == ([], True)
@@ -434,7 +513,9 @@ async def test_a_fresh_run_asks_everything_again_and_keeps_the_old_one(tmp_path:
     with open_store(tmp_path) as store:
         first = await evaluate(plan_of(), store=store, models=Told(helpful))
         models = Told(helpful)
-        second = await evaluate(plan_of(), store=store, models=models, options=RunOptions(fresh=True))
+        second = await evaluate(
+            plan_of(), store=store, models=models, options=RunOptions(fresh=True)
+        )
         assert [run.id for run in store.runs()] == [first.run.id, second.run.id]
         assert all(run.finished for run in store.runs())
     assert len(models.asked) == 8
@@ -452,7 +533,9 @@ def repeated(_: str, request: Request) -> Reply:
 
 
 @pytest.mark.parametrize("stated", [False, True])
-@pytest.mark.parametrize(("how", "why"), [(cut, "after 5 tokens"), (repeated, "because it kept repeating itself")])
+@pytest.mark.parametrize(
+    ("how", "why"), [(cut, "after 5 tokens"), (repeated, "because it kept repeating itself")]
+)
 async def test_an_answer_that_was_cut_off_is_the_students_failure_whoever_set_the_limit(
     how: Callable[[str, Request], Reply], why: str, stated: bool
 ) -> None:
@@ -471,24 +554,35 @@ def test_a_limit_is_stated_by_the_person_or_by_the_suite(home: Path) -> None:
     suite = greetings(2)
     skill = Skill.load(write_skill(home / "greeter", suite=suite))
     assert not make_plan(skill, models=[model]).limit_is_stated
-    assert make_plan(skill, models=[model], options=PlanOptions(max_output_tokens=7)).limit_is_stated
+    assert make_plan(
+        skill, models=[model], options=PlanOptions(max_output_tokens=7)
+    ).limit_is_stated
     limited = Skill.load(write_skill(home / "limited", suite=suite | {"max_output_tokens": 9}))
     plan = make_plan(limited, models=[model])
     assert (plan.max_output_tokens, plan.limit_is_stated) == (9, True)
-    assert make_plan(limited, models=[model], options=PlanOptions(max_output_tokens=7)).max_output_tokens == 7
+    assert (
+        make_plan(
+            limited, models=[model], options=PlanOptions(max_output_tokens=7)
+        ).max_output_tokens
+        == 7
+    )
 
 
 # Stopping.
 
 
-async def test_a_model_that_would_go_on_failing_is_given_up_and_its_trials_are_missing_not_errored() -> None:
+async def test_a_model_that_would_go_on_failing_is_given_up_and_its_trials_are_missing_not_errored() -> (
+    None
+):
     def answer(name: str, request: Request) -> str:
         if name == "bad":
             raise ModelError("the key was not accepted", status=401, fatal=True)
         return helpful(name, request)
 
     models = Told(answer)
-    evaluation = await evaluate(plan_of("bad", "good"), models=models, options=RunOptions(executor=Local(1)))
+    evaluation = await evaluate(
+        plan_of("bad", "good"), models=models, options=RunOptions(executor=Local(1))
+    )
     assert len(models.asked_of("bad")) == 1
     assert len(models.asked_of("good")) == 8
     assert evaluation.stopped == {"bad": "asking bad: the key was not accepted"}
@@ -501,7 +595,9 @@ async def test_what_a_given_up_model_missed_is_run_on_resume(tmp_path: Path) -> 
         raise ModelError("no credit", fatal=True)
 
     with open_store(tmp_path) as store:
-        await evaluate(plan_of(), store=store, models=Told(refuse), options=RunOptions(executor=Local(1)))
+        await evaluate(
+            plan_of(), store=store, models=Told(refuse), options=RunOptions(executor=Local(1))
+        )
         models = Told(helpful)
         evaluation = await evaluate(plan_of(), store=store, models=models)
     assert len(models.asked) == 8
@@ -509,7 +605,9 @@ async def test_what_a_given_up_model_missed_is_run_on_resume(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("where", ["student", "judge"])
-async def test_a_model_that_cannot_be_opened_is_a_usage_error_before_any_call(home: Path, where: str) -> None:
+async def test_a_model_that_cannot_be_opened_is_a_usage_error_before_any_call(
+    home: Path, where: str
+) -> None:
     suite = Suite.parse([{"id": "a", "prompt": "Greet.", "checks": [{"judge": "It greets."}]}])
     good, bad = write_script(home / "good.yaml"), "scripted:nowhere.yaml"
     plan = plan_of(suite=suite, judge=Address("judge", "scripted", "judge.yaml"))
@@ -552,7 +650,11 @@ async def test_cancelling_keeps_what_is_stored_and_closes_the_models(tmp_path: P
     with open_store(tmp_path) as store:
         task = asyncio.create_task(
             evaluate(
-                plan, store=store, models=models, options=RunOptions(executor=Local(2)), events=Events(result=watch)
+                plan,
+                store=store,
+                models=models,
+                options=RunOptions(executor=Local(2)),
+                events=Events(result=watch),
             )
         )
         await arrived.wait()
@@ -579,7 +681,10 @@ async def test_a_watcher_that_fails_ends_the_run_and_no_trial_goes_on_behind_its
     models = Told(helpful)
     with pytest.raises(ZeroDivisionError):
         await evaluate(
-            plan_of(cases=50), models=models, options=RunOptions(executor=Local(2)), events=Events(result=watch)
+            plan_of(cases=50),
+            models=models,
+            options=RunOptions(executor=Local(2)),
+            events=Events(result=watch),
         )
     asked = len(models.asked)
     await asyncio.sleep(0.01)
@@ -598,10 +703,14 @@ async def test_a_result_that_cannot_be_stored_ends_the_run(tmp_path: Path) -> No
 
 
 async def test_a_ceiling_ends_the_run_and_leaves_the_rest_for_later(home: Path) -> None:
-    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml")])
+    plan = make_plan(
+        Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml")]
+    )
     with open_store(home / "runs") as store:
         ledger = Ledger(Ceilings(calls=3))
-        first = await evaluate(plan, store=store, models=Models(ledger=ledger), options=RunOptions(executor=Local(1)))
+        first = await evaluate(
+            plan, store=store, models=Models(ledger=ledger), options=RunOptions(executor=Local(1))
+        )
         assert (ledger.calls, first.run.passed + first.run.failed, first.run.errored) == (3, 3, 0)
         assert first.halted == "the limit of 3 calls was reached"
         ledger = Ledger()
@@ -626,9 +735,16 @@ async def test_an_executor_keeps_each_result_before_it_hands_it_over() -> None:
     seen: list[Result] = []
     with open_store(None) as store:
         session = Session(
-            store.start_run(plan, "0")[0], None, models, run_trial=run, persist=keep, scored=lambda _: iter(())
+            store.start_run(plan, "0")[0],
+            None,
+            models,
+            run_trial=run,
+            persist=keep,
+            scored=lambda _: iter(()),
         )
-        async for result in Local().execute(Job(plan, tuple(plan.trials()), ModelContext()), session):
+        async for result in Local().execute(
+            Job(plan, tuple(plan.trials()), ModelContext()), session
+        ):
             assert result in kept
             seen.append(result)
     assert {result.trial for result in seen} == set(plan.trials())
@@ -637,7 +753,9 @@ async def test_an_executor_keeps_each_result_before_it_hands_it_over() -> None:
 
 async def test_so_many_trials_of_a_model_run_at_a_time_and_no_more() -> None:
     models = Told(helpful)
-    await evaluate(plan_of("one", "two", cases=20), models=models, options=RunOptions(executor=Local(3)))
+    await evaluate(
+        plan_of("one", "two", cases=20), models=models, options=RunOptions(executor=Local(3))
+    )
     assert models.most_at_once == {"one": 3, "two": 3}
 
 
@@ -648,28 +766,42 @@ async def test_embedded_models_run_a_trial_for_each_server_in_the_order_of_the_p
     models = Told(helpful)
     await evaluate(plan_of("local", cases=6), models=models, options=RunOptions(executor=Local(8)))
     assert models.most_at_once == {"local": 3}
-    assert [has_skill(request) for request in models.asked_of("local")] == [True] + [False] * 6 + [True] * 5
+    assert [has_skill(request) for request in models.asked_of("local")] == [True] + [False] * 6 + [
+        True
+    ] * 5
 
 
 # Judges.
 
-JUDGED = Suite.parse([{"id": "a", "prompt": "Please greet.", "checks": [{"judge": "It says ahoy."}]}])
+JUDGED = Suite.parse(
+    [{"id": "a", "prompt": "Please greet.", "checks": [{"judge": "It says ahoy."}]}]
+)
 
 
 async def test_what_the_judge_uses_is_counted_apart_from_the_student(home: Path) -> None:
     verdict = {"evidence": "ahoy, friend", "reason": "it does", "passed": True}
-    judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict), "usage": {"input": 100, "output": 9}}])
+    judge = write_script(
+        home / "judge.yaml", [{"answer": json.dumps(verdict), "usage": {"input": 100, "output": 9}}]
+    )
     skill = Skill.new("greeter", "Greets.", BODY)
-    plan = make_plan(skill, JUDGED, [write_script(home / "model.yaml")], options=PlanOptions(judge=judge))
+    plan = make_plan(
+        skill, JUDGED, [write_script(home / "model.yaml")], options=PlanOptions(judge=judge)
+    )
     with open_store(home / "runs") as store:
         evaluation = await evaluate(plan, store=store)
         results = list(store.results(evaluation.run))
     # The baseline does not say ahoy, so the evidence of the judge is asked for once more.
-    assert {result.trial.arm: result.judging.total_tokens for result in results} == {"baseline": 218, "skill": 109}
+    assert {result.trial.arm: result.judging.total_tokens for result in results} == {
+        "baseline": 218,
+        "skill": 109,
+    }
     assert {result.usage.total_tokens for result in results} == {23, 63}
     (verdict,) = evaluation.verdicts
     assert (verdict.baseline.errored, verdict.skill.total_tokens) == (1, 63)
-    assert {role: tokens for role, (tokens, _) in evaluation.spent.items()} == {"student": 86, "judge": 327}
+    assert {role: tokens for role, (tokens, _) in evaluation.spent.items()} == {
+        "student": 86,
+        "judge": 327,
+    }
 
 
 async def test_what_a_judge_that_breaks_down_has_used_is_counted(home: Path) -> None:
@@ -684,7 +816,9 @@ async def test_what_a_judge_that_breaks_down_has_used_is_counted(home: Path) -> 
     judge = Address("judge", "scripted", "judge")
     models = Models()
     models.stand_in(judge, Breaking(), "judge")
-    plan = replace(plan_of(suite=JUDGED, judge=judge), models=(resolve(write_script(home / "model.yaml")),))
+    plan = replace(
+        plan_of(suite=JUDGED, judge=judge), models=(resolve(write_script(home / "model.yaml")),)
+    )
     with open_store(None) as store:
         results = list(store.results((await evaluate(plan, store=store, models=models)).run))
     assert [(result.passed, result.judging.total_tokens) for result in results] == [(None, 77)] * 2
@@ -696,20 +830,26 @@ async def test_the_judge_is_not_told_which_arm_an_answer_comes_from() -> None:
         return json.dumps(said) if name == "judge" else "ahoy"
 
     models = Told(answer)
-    await evaluate(plan_of(suite=JUDGED, judge=Address("judge", "scripted", "judge")), models=models)
+    await evaluate(
+        plan_of(suite=JUDGED, judge=Address("judge", "scripted", "judge")), models=models
+    )
     first, second = models.asked_of("judge")
     assert first == second
     assert first.schema is not None
 
 
-@pytest.mark.parametrize("nonsense", ["yes", "{}", '{"evidence": "", "reason": "", "passed": "maybe"}'])
+@pytest.mark.parametrize(
+    "nonsense", ["yes", "{}", '{"evidence": "", "reason": "", "passed": "maybe"}']
+)
 async def test_a_judge_that_talks_nonsense_makes_errors_not_failures(nonsense: str) -> None:
     models = Told(lambda name, request: nonsense if name == "judge" else helpful(name, request))
     plan = plan_of(suite=JUDGED, judge=Address("judge", "scripted", "judge"))
     evaluation = await evaluate(plan, models=models)
     assert {outcome.passed for outcome in evaluation.outcomes} == {None}
     assert evaluation.errors[0][1].startswith("checking judge of a: the judge ")
-    assert evaluation.spent["judge"][0] == 60  # asked again about no answer at all: it is the judge's fault
+    assert (
+        evaluation.spent["judge"][0] == 60
+    )  # asked again about no answer at all: it is the judge's fault
 
 
 # Plans from what a person says.
@@ -728,7 +868,9 @@ async def test_a_judge_that_talks_nonsense_makes_errors_not_failures(nonsense: s
     ],
     ids=str,
 )
-def test_a_plan_that_cannot_be_carried_out_is_a_usage_error(home: Path, given: dict[str, Any], message: str) -> None:
+def test_a_plan_that_cannot_be_carried_out_is_a_usage_error(
+    home: Path, given: dict[str, Any], message: str
+) -> None:
     skill = Skill.load(write_skill(home / "greeter"))
     with pytest.raises(UsageError, match=message):
         make_plan(skill, **given)
@@ -770,16 +912,25 @@ def test_a_plan_takes_paths_and_the_name_of_one_model(home: Path) -> None:
 
 
 def test_evaluating_works_without_asyncio_and_without_a_store(home: Path) -> None:
-    plan = make_plan(Skill.load(write_skill(home / "greeter", cases=8)), models=[write_script(home / "model.yaml")])
+    plan = make_plan(
+        Skill.load(write_skill(home / "greeter", cases=8)),
+        models=[write_script(home / "model.yaml")],
+    )
     (verdict,) = evaluate_now(plan).verdicts
     assert (verdict.lift, verdict.decision) == (1.0, "helps")
 
 
 async def test_the_warnings_of_a_skill_and_its_suite_are_told_once(home: Path) -> None:
-    folder = write_skill(home / "greeter", suite={"cases": greetings(2)["cases"], "checks": [{"contains": "ahoy"}]})
+    folder = write_skill(
+        home / "greeter", suite={"cases": greetings(2)["cases"], "checks": [{"contains": "ahoy"}]}
+    )
     text = (folder / "SKILL.md").read_text(encoding="utf-8")
-    (folder / "SKILL.md").write_text(text.replace("---\n", "---\nmodel: opus\n", 1), encoding="utf-8")
-    evaluation = await evaluate(make_plan(Skill.load(folder), models=[write_script(home / "model.yaml")]))
+    (folder / "SKILL.md").write_text(
+        text.replace("---\n", "---\nmodel: opus\n", 1), encoding="utf-8"
+    )
+    evaluation = await evaluate(
+        make_plan(Skill.load(folder), models=[write_script(home / "model.yaml")])
+    )
     assert any("'model' is a client's own field" in warning for warning in evaluation.warnings)
     assert any("the skill recited in full passes" in warning for warning in evaluation.warnings)
     assert len(set(evaluation.warnings)) == len(evaluation.warnings)
@@ -787,12 +938,20 @@ async def test_the_warnings_of_a_skill_and_its_suite_are_told_once(home: Path) -
 
 @pytest.mark.parametrize(
     ("limit", "advice"),
-    [(None, "set max_length"), (500, "lower max_length to less than the length of the skill"), (20, "")],
+    [
+        (None, "set max_length"),
+        (500, "lower max_length to less than the length of the skill"),
+        (20, ""),
+    ],
 )
-async def test_what_to_do_about_a_recited_skill_depends_on_max_length(limit: int | None, advice: str) -> None:
+async def test_what_to_do_about_a_recited_skill_depends_on_max_length(
+    limit: int | None, advice: str
+) -> None:
     checks = [{"contains": "ahoy"}, *([{"max_length": limit}] if limit else [])]
     suite = Suite.parse([{"prompt": "Please greet guest 1.", "checks": checks}])
-    leaks = await probe_suite(suite, Skill.new("greeter", "Greets.", "Say ahoy, a comma, and the name of the guest."))
+    leaks = await probe_suite(
+        suite, Skill.new("greeter", "Greets.", "Say ahoy, a comma, and the name of the guest.")
+    )
     recited = [str(leak) for leak in leaks if "recited" in str(leak)]
     assert [advice in line for line in recited] == ([True] if advice else [])
 
@@ -800,7 +959,10 @@ async def test_what_to_do_about_a_recited_skill_depends_on_max_length(limit: int
 async def test_cases_that_ask_nearly_the_same_are_told_of() -> None:
     asked = "Please greet the guest of honour who has come a long way to see this very old house"
     checks = [{"regex": "^ahoy"}, {"max_length": 60}]
-    cases = [{"id": name, "prompt": f"{asked}{end}", "checks": checks} for name, end in (("a", "."), ("b", " again."))]
+    cases = [
+        {"id": name, "prompt": f"{asked}{end}", "checks": checks}
+        for name, end in (("a", "."), ("b", " again."))
+    ]
     other = {"id": "c", "prompt": "What do we say at the door?", "checks": checks}
     evaluation = await evaluate(plan_of(suite=Suite.parse([*cases, other])), models=Told(helpful))
     assert evaluation.warnings == [
@@ -829,28 +991,39 @@ async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() ->
 
 async def test_the_last_look_is_taken_once_when_every_round_is_scored() -> None:
     plan = plan_of("one", cases=3, runs=2)
-    rows = [Outcome("one", trial.case, trial.arm, trial.seed, True, 1, 1, 0.0) for trial in plan.trials()]
+    rows = [
+        Outcome("one", trial.case, trial.arm, trial.seed, True, 1, 1, 0.0)
+        for trial in plan.trials()
+    ]
 
     def point(rows: list[Outcome], cases: tuple[str, ...] = tuple(plan.suite.by_id)) -> str:
         return stopping_point_of(rows, "cases", plan.runs, cases)
 
     assert point(rows) == "last"
-    begun = [row for row in rows if (row.seed, row.case) <= (1, "greet-1")]  # the last round has begun
+    begun = [
+        row for row in rows if (row.seed, row.case) <= (1, "greet-1")
+    ]  # the last round has begun
     assert {row.seed for row in begun} == {0, 1}
     assert point(begun) == "early"
-    assert point([replace(rows[0], passed=None), *rows[1:]]) == "early"  # it is tried again by the same command
+    assert (
+        point([replace(rows[0], passed=None), *rows[1:]]) == "early"
+    )  # it is tried again by the same command
     first = [row for row in rows if row.case == "greet-1"]
     assert (point(first), point(first, ("greet-1",))) == ("early", "last")
     assert stopping_point_of(begun, "suite", plan.runs, plan.suite.by_id) == "open"
 
 
-async def test_replies_are_shared_between_identical_requests_but_never_between_seeds(home: Path) -> None:
+async def test_replies_are_shared_between_identical_requests_but_never_between_seeds(
+    home: Path,
+) -> None:
     skill = Skill.load(write_skill(home / "greeter"))
     model = write_script(home / "model.yaml")
     with open_store(home / "runs") as store:
         first = Models(ModelContext(), replies=store, ledger=Ledger())
         await evaluate(
-            make_plan(skill, models=[model], options=PlanOptions(runs=2, temperature=0.0)), store=store, models=first
+            make_plan(skill, models=[model], options=PlanOptions(runs=2, temperature=0.0)),
+            store=store,
+            models=first,
         )
         again = Models(ModelContext(), replies=store, ledger=Ledger())
         # Other checks make other trials, which ask the same.
@@ -871,7 +1044,9 @@ async def test_a_judge_that_talked_nonsense_is_asked_again_on_resume(home: Path)
     with open_store(home / "runs") as store:
         first = await evaluate(plan, store=store, models=Models(replies=store))
         assert first.run.errored == 2
-        write_script(home / "judge.yaml", [{"answer": '{"evidence": "", "reason": "", "passed": false}'}])
+        write_script(
+            home / "judge.yaml", [{"answer": '{"evidence": "", "reason": "", "passed": false}'}]
+        )
         second = await evaluate(plan, store=store, models=Models(replies=store))
     assert second.run.finished
 
@@ -887,7 +1062,9 @@ async def test_what_a_student_got_wrong_is_told_of_stored_results_too(home: Path
     assert (await evaluate_skill(skill, model=name)).failures == wrong
 
 
-def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(upskill: Upskill, home: Path) -> None:
+def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(
+    upskill: Upskill, home: Path
+) -> None:
     write_script(home / "model.yaml")
     skill = write_skill(home / "greeter")
     given = (
@@ -901,7 +1078,9 @@ def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(upskill: Up
         "--require",
         "point:lift>=0.1",
     )
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", *given, "--preregister", "plan.json", "--json")
+    done = upskill(
+        "eval", skill, "-m", "scripted:model.yaml", *given, "--preregister", "plan.json", "--json"
+    )
     with open_store("runs") as store:
         again = to_dict(evaluation_of(store, store.run("last")))
     assert again == done.json

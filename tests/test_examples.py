@@ -57,7 +57,9 @@ def test_the_first_example_has_the_size_that_works_best() -> None:
     assert 400 <= skill.tokens <= 900
 
 
-def test_the_skill_about_upskill_is_proven_and_every_command_in_it_and_its_suite_can_be_typed() -> None:
+def test_the_skill_about_upskill_is_proven_and_every_command_in_it_and_its_suite_can_be_typed() -> (
+    None
+):
     skill = Skill.load(REPOSITORY / "skills" / "upskill")
     suite = Suite.of(skill)
     assert suite

@@ -28,7 +28,11 @@ HOSTILE = '=HYPERLINK("http://x","y")\n"quoted", \x1b[31mred\x00 \ud83d\r\nnext 
 RULES: list[dict[str, Any]] = [
     {"when": "guest 3", "system": "ahoy", "error": "the server is on fire"},
     {"when": "guest 2", "answer": HOSTILE, "usage": {"input": 50, "output": 9, "cost": 0.004}},
-    {"system": "ahoy", "answer": "ahoy, friend", "usage": {"input": 60, "output": 3, "cost": 0.002}},
+    {
+        "system": "ahoy",
+        "answer": "ahoy, friend",
+        "usage": {"input": 60, "output": 3, "cost": 0.002},
+    },
     {"answer": "hello, friend", "usage": {"input": 20, "output": 3, "cost": 0.001}},
 ]
 CHECKS = [{"contains": "ahoy"}, {"max_length": 160}, {"max_length": 161}]
@@ -39,10 +43,16 @@ TRIALS = 4 * 2 * 2 * 2  # cases, runs, models, arms
 def run(upskill: Upskill, home: Path) -> dict[str, Any]:
     """A run of two models with errors and hostile answers; returns what its JSON says."""
     suite: dict[str, Any] = greetings(4) | {"checks": CHECKS}
-    suite["cases"][0] |= {"tags": ["polite", "=1+1"], "metadata": {"author": "Ann"}, "reference": "ahoy"}
+    suite["cases"][0] |= {
+        "tags": ["polite", "=1+1"],
+        "metadata": {"author": "Ann"},
+        "reference": "ahoy",
+    }
     skill = write_skill(home / "skills" / "greeting", suite=suite)
     models = [write_script(home / f"{name}.json", RULES) for name in ("one", "two")]
-    done = upskill("eval", skill, "-m", models[0], "-m", models[1], "--repeats", 2, "--seed", 3, "--json")
+    done = upskill(
+        "eval", skill, "-m", models[0], "-m", models[1], "--repeats", 2, "--seed", 3, "--json"
+    )
     assert done.code == 3, done.err  # a tenth and more has errored
     return done.json
 
@@ -59,7 +69,9 @@ def export(upskill: Upskill, kind: str, place: str) -> Done:
     return done
 
 
-def test_pandas_and_duckdb_read_the_same_totals_from_every_table(upskill: Upskill, run: dict[str, Any]) -> None:
+def test_pandas_and_duckdb_read_the_same_totals_from_every_table(
+    upskill: Upskill, run: dict[str, Any]
+) -> None:
     assert "Wrote 32 trials to t.csv" in export(upskill, "csv", "t.csv").err
     export(upskill, "parquet", "t.parquet")
     export(upskill, "jsonl", "t.jsonl")
@@ -79,7 +91,9 @@ for table in (pandas.read_csv("t.csv"), pandas.read_parquet("t.parquet"),
 [(rows,)] = duckdb.sql("SELECT count(*) FROM read_json('t.jsonl')").fetchall()
 print(json.dumps([{"rows": rows}, *sums]))
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
+    )
     lines, first, *others = json.loads(done.stdout)
     assert lines["rows"] == TRIALS
     assert all(other == first for other in others)
@@ -89,9 +103,13 @@ print(json.dumps([{"rows": rows}, *sums]))
 
 
 @pytest.mark.parametrize("flags", [(), ("--redact",)])
-def test_exports_say_which_cases_a_search_used(upskill: Upskill, home: Path, flags: tuple[str, ...]) -> None:
+def test_exports_say_which_cases_a_search_used(
+    upskill: Upskill, home: Path, flags: tuple[str, ...]
+) -> None:
     skill = write_skill(home / "skills" / "greeting", cases=4)
-    (skill / "skill_meta.json").write_text(json.dumps({"metadata": {"tuned": {"greet-1": "", "greet-2": ""}}}))
+    (skill / "skill_meta.json").write_text(
+        json.dumps({"metadata": {"tuned": {"greet-1": "", "greet-2": ""}}})
+    )
     assert upskill("eval", skill, "-m", write_script(home / "model.json")).code == 0
     assert upskill("export", "last", "--format", "csv", "-o", "t.csv", *flags).code == 0
     assert upskill("export", "last", "--format", "inspect", "-o", "logs", *flags).code == 0
@@ -103,12 +121,20 @@ def test_exports_say_which_cases_a_search_used(upskill: Upskill, home: Path, fla
     }
     for log in sorted(Path("logs").glob("*.eval")):
         with zipfile.ZipFile(log) as archive:
-            samples = [json.loads(archive.read(name)) for name in archive.namelist() if name.startswith("samples/")]
-        used_ids = {sample["metadata"]["case"] for sample in samples if sample["metadata"]["used_by_search"]}
+            samples = [
+                json.loads(archive.read(name))
+                for name in archive.namelist()
+                if name.startswith("samples/")
+            ]
+        used_ids = {
+            sample["metadata"]["case"] for sample in samples if sample["metadata"]["used_by_search"]
+        }
         assert used_ids == {"greet-1", "greet-2"}
 
 
-def test_csv_holds_no_formula_and_no_control_character(upskill: Upskill, run: dict[str, Any]) -> None:
+def test_csv_holds_no_formula_and_no_control_character(
+    upskill: Upskill, run: dict[str, Any]
+) -> None:
     export(upskill, "csv", "t.csv")
     text = Path("t.csv").read_bytes().decode()
     assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]
@@ -131,17 +157,32 @@ def test_jsonl_has_every_finding_and_every_step(upskill: Upskill, run: dict[str,
     assert sum(row["input_tokens"] + row["output_tokens"] for row in rows) == spent(run)
     first = rows[0]
     assert (first["tags"], first["author"], first["case"]) == (["polite", "=1+1"], "Ann", "greet-1")
-    assert [finding["check"] for finding in first["findings"]] == ["contains", "max_length", "max_length"]
+    assert [finding["check"] for finding in first["findings"]] == [
+        "contains",
+        "max_length",
+        "max_length",
+    ]
     assert first["steps"] == [{"kind": "assistant", "text": "hello, friend", "status": "unknown"}]
-    assert {row["answer"] for row in rows if row["case"] == "greet-2"} == {HOSTILE.replace("\ud83d", r"\ud83d")}
+    assert {row["answer"] for row in rows if row["case"] == "greet-2"} == {
+        HOSTILE.replace("\ud83d", r"\ud83d")
+    }
     assert {row["error"] for row in rows if row["outcome"] == "errored"} == {
         f"asking scripted:{name}.json: the server is on fire" for name in ("one", "two")
     }
 
 
-def test_junit_and_markdown_are_the_reports_of_the_run(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
+def test_junit_and_markdown_are_the_reports_of_the_run(
+    upskill: Upskill, run: dict[str, Any], home: Path
+) -> None:
     for kind in ("junit", "markdown"):
-        command = ("eval", home / "skills/greeting", "-m", "scripted:one.json", "-m", "scripted:two.json")
+        command = (
+            "eval",
+            home / "skills/greeting",
+            "-m",
+            "scripted:one.json",
+            "-m",
+            "scripted:two.json",
+        )
         upskill(*command, "--repeats", 2, "--seed", 3, "--report", f"{kind}=reported")
         export(upskill, kind, f"exported.{kind}")
         exported = Path(f"exported.{kind}").read_text()
@@ -200,7 +241,9 @@ Logs = Callable[[str], list[dict[str, Any]]]
 def read_logs() -> Iterator[Logs]:
     """Reads a folder of logs with inspect_ai, in a process of its own: what that warns of is none of ours."""
     command = [sys.executable, "-W", "ignore", "-c", READ_LOGS]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         ask, answers = process.stdin, process.stdout
@@ -212,7 +255,9 @@ def read_logs() -> Iterator[Logs]:
         yield read
 
 
-def test_inspect_reads_a_log_for_each_model_and_arm(upskill: Upskill, run: dict[str, Any], read_logs: Logs) -> None:
+def test_inspect_reads_a_log_for_each_model_and_arm(
+    upskill: Upskill, run: dict[str, Any], read_logs: Logs
+) -> None:
     export(upskill, "inspect", "logs")
     before = {path.name: path.read_bytes() for path in Path("logs").iterdir()}
     logs = read_logs("logs")
@@ -223,12 +268,22 @@ def test_inspect_reads_a_log_for_each_model_and_arm(upskill: Upskill, run: dict[
     skill = logs[2]
     assert (skill["task"], skill["status"], skill["epochs"]) == ("greeting (skill)", "success", 2)
     assert skill["accuracy"]["outcome"] == 1.0
-    assert logs[0]["accuracy"] == {"outcome": 0.25, "contains": 0.25, "max_length": 1.0, "max_length 2": 1.0}
+    assert logs[0]["accuracy"] == {
+        "outcome": 0.25,
+        "contains": 0.25,
+        "max_length": 1.0,
+        "max_length 2": 1.0,
+    }
     by_id = {(sample["id"], sample["epoch"]): sample for sample in skill["samples"]}
-    assert sorted(by_id) == [(f"greet-{number}", epoch) for number in range(1, 5) for epoch in (1, 2)]
+    assert sorted(by_id) == [
+        (f"greet-{number}", epoch) for number in range(1, 5) for epoch in (1, 2)
+    ]
     assert by_id["greet-1", 1]["roles"] == ["system", "user", "assistant"]
     assert by_id["greet-1", 1]["scores"]["contains"] == ["C", "the answer has 'ahoy'"]
-    assert (by_id["greet-1", 1]["target"], by_id["greet-1", 1]["answer"]) == ("ahoy", "ahoy, friend")
+    assert (by_id["greet-1", 1]["target"], by_id["greet-1", 1]["answer"]) == (
+        "ahoy",
+        "ahoy, friend",
+    )
     assert by_id["greet-3", 1]["error"] == "asking scripted:one.json: the server is on fire"
     assert by_id["greet-3", 1]["scores"] == {}
     assert by_id["greet-2", 2]["answer"] == HOSTILE.replace("\ud83d", "\\ud83d")
@@ -236,13 +291,24 @@ def test_inspect_reads_a_log_for_each_model_and_arm(upskill: Upskill, run: dict[
     assert {path.name: path.read_bytes() for path in Path("logs").iterdir()} == before
 
 
-def test_what_an_agent_did_is_in_the_logs_and_the_transcript(upskill: Upskill, home: Path, read_logs: Logs) -> None:
+def test_what_an_agent_did_is_in_the_logs_and_the_transcript(
+    upskill: Upskill, home: Path, read_logs: Logs
+) -> None:
     plan = make_plan(
-        Skill.load(write_skill(home / "skills" / "greeting", cases=1)), None, [write_script(home / "one.json")]
+        Skill.load(write_skill(home / "skills" / "greeting", cases=1)),
+        None,
+        [write_script(home / "one.json")],
     )
     steps = (
         Step("thinking", "I look first."),
-        Step("tool", tool="bash", arguments={"command": "ls"}, output="no such file", status="error", seconds=0.5),
+        Step(
+            "tool",
+            tool="bash",
+            arguments={"command": "ls"},
+            output="no such file",
+            status="error",
+            seconds=0.5,
+        ),
         Step("assistant", "ahoy"),
     )
     with open_store("runs") as store:
@@ -250,12 +316,18 @@ def test_what_an_agent_did_is_in_the_logs_and_the_transcript(upskill: Upskill, h
         for trial in plan.trials():
             trace = Trace(steps, Usage(7, 2, cost_usd=None), "turns", "the-model", turns=2)
             judged = (CheckFinding("contains", passed=True, reason="it is there"),)
-            result = Result(trial, plan.key(trial), True, "", trace, judged, trace.usage, seconds=1.5)
+            result = Result(
+                trial, plan.key(trial), True, "", trace, judged, trace.usage, seconds=1.5
+            )
             asyncio.run(store.add_result(stored, result))
     export(upskill, "inspect", "logs")
     [sample] = read_logs("logs")[0]["samples"]
     assert sample["roles"] == ["user", "assistant", "tool", "assistant"]
-    assert (sample["calls"], sample["thoughts"], sample["limit"]) == (["bash"], ["I look first."], "turn")
+    assert (sample["calls"], sample["thoughts"], sample["limit"]) == (
+        ["bash"],
+        ["I look first."],
+        "turn",
+    )
     export(upskill, "skill-creator", "work")
     place = Path("work/iteration-1/eval-0/with_skill/run-1")
     assert "## 2. bash (error)" in (place / "transcript.md").read_text()
@@ -264,7 +336,11 @@ def test_what_an_agent_did_is_in_the_logs_and_the_transcript(upskill: Upskill, h
     export(upskill, "upskill-runs", "tree")
     [batch] = Path("tree").glob("2*")
     stats = json.loads((batch / "run_2" / "run_result.json").read_text())["stats"]
-    assert (stats["tool_time_ms"], stats["llm_time_ms"], stats["tool_error_map"]) == (500.0, 1000.0, {"bash": 1})
+    assert (stats["tool_time_ms"], stats["llm_time_ms"], stats["tool_error_map"]) == (
+        500.0,
+        1000.0,
+        {"bash": 1},
+    )
 
 
 def test_ids_that_would_lead_out_of_a_folder_and_arms_that_are_missing(
@@ -285,11 +361,17 @@ def test_ids_that_would_lead_out_of_a_folder_and_arms_that_are_missing(
     assert sorted(path.name for path in Path("out").iterdir()) == sorted(EXPORTS.table)
 
 
-def test_a_workspace_of_skill_creator_has_what_its_scripts_look_for(upskill: Upskill, run: dict[str, Any]) -> None:
+def test_a_workspace_of_skill_creator_has_what_its_scripts_look_for(
+    upskill: Upskill, run: dict[str, Any]
+) -> None:
     """As its `aggregate_benchmark.py` and `generate_review.py` read it, whether they are installed or not."""
     export(upskill, "skill-creator", "work")
     for model in run["models"]:
-        [workspace] = [path for path in Path("work").iterdir() if model["model"].rpartition(":")[2] in path.name]
+        [workspace] = [
+            path
+            for path in Path("work").iterdir()
+            if model["model"].rpartition(":")[2] in path.name
+        ]
         place = workspace / "iteration-1"
         benchmark = json.loads((place / "benchmark.json").read_text())
         assert benchmark["metadata"]["executor_model"] == model["model"]
@@ -300,31 +382,48 @@ def test_a_workspace_of_skill_creator_has_what_its_scripts_look_for(upskill: Ups
             for configuration in sorted(path for path in folder.iterdir() if path.is_dir()):
                 for each in sorted(configuration.glob("run-*")):
                     assert (each / "outputs").is_dir()
-                    beside = json.loads((each.parent / "eval_metadata.json").read_text())  # where the viewer looks
+                    beside = json.loads(
+                        (each.parent / "eval_metadata.json").read_text()
+                    )  # where the viewer looks
                     assert beside["prompt"].startswith("Please greet guest")
                     if not (each / "grading.json").exists():
                         assert (each / "outputs" / "error.txt").read_text().endswith("on fire")
                         continue
                     grading = json.loads((each / "grading.json").read_text())
                     timing = json.loads((each / "timing.json").read_text())
-                    assert all({"text", "passed", "evidence"} <= one.keys() for one in grading["expectations"])
+                    assert all(
+                        {"text", "passed", "evidence"} <= one.keys()
+                        for one in grading["expectations"]
+                    )
                     assert grading["summary"]["total"] == len(grading["expectations"]) == 3
                     assert "timing" not in grading  # or the script would not look for the tokens
-                    row = {"pass_rate": grading["summary"]["pass_rate"], "tokens": timing["total_tokens"]}
+                    row = {
+                        "pass_rate": grading["summary"]["pass_rate"],
+                        "tokens": timing["total_tokens"],
+                    }
                     found.setdefault(configuration.name, []).append(row)
-        assert list(found) == ["with_skill", "without_skill"]  # the first is compared with the second
-        assert len(benchmark["runs"]) == len(found["with_skill"]) + len(found["without_skill"]) == 14
+        assert list(found) == [
+            "with_skill",
+            "without_skill",
+        ]  # the first is compared with the second
+        assert (
+            len(benchmark["runs"]) == len(found["with_skill"]) + len(found["without_skill"]) == 14
+        )
         for name, rows in found.items():
             summary = benchmark["run_summary"][name]
             for metric in ("pass_rate", "tokens"):
-                assert summary[metric]["mean"] == round(sum(row[metric] for row in rows) / len(rows), 4)
+                assert summary[metric]["mean"] == round(
+                    sum(row[metric] for row in rows) / len(rows), 4
+                )
         assert {each["configuration"] for each in benchmark["runs"]} == set(found)
         assert benchmark["run_summary"]["delta"]["pass_rate"] == "+0.25"
         assert "with_skill 6 of 6, without_skill 2 of 8 trials" in benchmark["notes"][0]
         assert "| pass rate |" in (place / "benchmark.md").read_text()
 
 
-def test_the_tree_of_upstream_has_a_run_for_each_pass_over_the_cases(upskill: Upskill, run: dict[str, Any]) -> None:
+def test_the_tree_of_upstream_has_a_run_for_each_pass_over_the_cases(
+    upskill: Upskill, run: dict[str, Any]
+) -> None:
     export(upskill, "upskill-runs", "tree")
     [batch] = [path for path in Path("tree").iterdir() if path.is_dir()]
     summary = json.loads((batch / "batch_summary.json").read_text())
@@ -335,11 +434,17 @@ def test_the_tree_of_upstream_has_a_run_for_each_pass_over_the_cases(upskill: Up
         assert json.loads((folder / "run_metadata.json").read_text()) == result["metadata"]
         assert result["metadata"].keys() == {"model", "task", "batch_id", "run_number", "timestamp"}
     rates = [
-        (result["metadata"]["model"], result["run_type"], result["assertions_passed"], result["assertions_total"])
+        (
+            result["metadata"]["model"],
+            result["run_type"],
+            result["assertions_passed"],
+            result["assertions_total"],
+        )
         for result in summary["results"]
     ]
     one, two = (
-        [(name, "baseline", 1, 4), (name, "with_skill", 3, 3)] for name in ("scripted:one.json", "scripted:two.json")
+        [(name, "baseline", 1, 4), (name, "with_skill", 3, 3)]
+        for name in ("scripted:one.json", "scripted:two.json")
     )
     assert rates == one * 2 + two * 2
     assert sum(result["stats"]["total_tokens"] for result in summary["results"]) == spent(run)
@@ -349,7 +454,9 @@ def test_the_tree_of_upstream_has_a_run_for_each_pass_over_the_cases(upskill: Up
     )  # which we tell from a store
 
 
-def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
+def test_nothing_is_replaced_but_an_earlier_export(
+    upskill: Upskill, run: dict[str, Any], home: Path
+) -> None:
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("years of work")
     Path("link").symlink_to("mine")
@@ -375,10 +482,15 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
     assert upskill("export", "last", "--format", "upskill-runs").code == 0
     before = {path: path.stat().st_ino for path in home.glob("*-upskill-runs/*/batch_summary.json")}
     assert upskill("export", "last", "--format", "upskill-runs").code == 0
-    assert {path: path.stat().st_ino for path in before} != before  # an export as it was is replaced
+    assert {
+        path: path.stat().st_ino for path in before
+    } != before  # an export as it was is replaced
     (home / f"{run['run']}-upskill-runs" / "feedback.json").write_text("what somebody thinks of it")
     done = upskill("export", "last", "--format", "upskill-runs")
-    assert (done.code, "feedback.json was added or changed after the export" in done.err) == (2, True)
+    assert (done.code, "feedback.json was added or changed after the export" in done.err) == (
+        2,
+        True,
+    )
     assert (home / f"{run['run']}-upskill-runs" / "feedback.json").exists()
 
 
@@ -403,13 +515,19 @@ def test_a_disk_that_is_full_leaves_nothing_behind(big: StoredRun, home: Path) -
             place,
             "--force",
         ]
-        done = subprocess.run(command, preexec_fn=small_disk, capture_output=True, text=True, check=False)
-        assert (done.returncode, "cannot be written: File too large" in done.stderr) == (2, True), done.stderr
+        done = subprocess.run(
+            command, preexec_fn=small_disk, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "cannot be written: File too large" in done.stderr) == (2, True), (
+            done.stderr
+        )
         assert [path.name for path in home.iterdir()] == ["t.csv"]
     assert Path("t.csv").read_text() == "the export of yesterday"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EXPORTS.table if kind not in ("junit", "markdown")])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in EXPORTS.table if kind not in ("junit", "markdown")]
+)
 def test_memory_does_not_grow_with_the_run(
     kind: str, big: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,14 +551,26 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     script = folder / "one.json"
     script.write_text("[]")
     suite = Suite.parse(
-        {"cases": [{"id": f"c{n}", "prompt": "Greet."} for n in range(50)], "checks": [{"contains": "x"}]},
+        {
+            "cases": [{"id": f"c{n}", "prompt": "Greet."} for n in range(50)],
+            "checks": [{"contains": "x"}],
+        },
         str(folder / "runs"),
     )
-    plan = make_plan(Skill.load(write_skill(folder / "greeting")), suite, [f"scripted:{script}"], PlanOptions(runs=2))
+    plan = make_plan(
+        Skill.load(write_skill(folder / "greeting")),
+        suite,
+        [f"scripted:{script}"],
+        PlanOptions(runs=2),
+    )
     letters = "ahoy " * (BIG // len(plan) // 5)
     store = open_store(folder / "runs")
     stored, _ = store.start_run(plan, "test")
     for trial in plan.trials():
         trace = Trace((Step("assistant", letters),), Usage(1, 1, cost_usd=0.0), "end", turns=1)
-        asyncio.run(store.add_result(stored, Result(trial, plan.key(trial), False, "", trace, (), trace.usage)))
+        asyncio.run(
+            store.add_result(
+                stored, Result(trial, plan.key(trial), False, "", trace, (), trace.usage)
+            )
+        )
     return StoredRun(store, store.run(stored.id))

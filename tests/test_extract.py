@@ -44,7 +44,11 @@ from upskill.traces.redaction.redact import redact_trace
 FIXTURES = REPOSITORY / "tests" / "fixtures"
 TARN = FIXTURES / "traces" / "claude_code" / "tarn.jsonl"
 SILENT = (  # no command but such as look around
-    *("traces/gemini/contents.json", "traces/claude_ai/conversations.json", "traces/messages/anthropic.json"),
+    *(
+        "traces/gemini/contents.json",
+        "traces/claude_ai/conversations.json",
+        "traces/messages/anthropic.json",
+    ),
     "traces/chatgpt/conversations.json",
     *("traces/copilot/events.jsonl", "traces/messages/lines.jsonl", "traces/otel/bridge.jsonl"),
     *("traces/swe_agent/bell-calls.traj", "traces/swe_agent/demonstration.traj"),
@@ -58,11 +62,15 @@ SESSIONS = [
 
 
 def ran(command: str, output: str = "", status: Status = "ok", **more: Any) -> Step:
-    return Step("tool", tool="Bash", arguments={"command": command, **more}, output=output, status=status)
+    return Step(
+        "tool", tool="Bash", arguments={"command": command, **more}, output=output, status=status
+    )
 
 
 def wrote(path: str, content: str) -> Step:
-    return Step("tool", tool="Write", arguments={"file_path": path, "content": content}, status="ok")
+    return Step(
+        "tool", tool="Write", arguments={"file_path": path, "content": content}, status="ok"
+    )
 
 
 def failed(command: str, output: str) -> Step:
@@ -88,7 +96,9 @@ def strings(value: object) -> Iterator[str]:
 
 
 def text_of(trace: Trace) -> str:
-    return "\n".join(text for step in trace.steps for text in (step.text, step.output, *strings(step.arguments)))
+    return "\n".join(
+        text for step in trace.steps for text in (step.text, step.output, *strings(step.arguments))
+    )
 
 
 def check_quotations(made: Extraction, trace: Trace) -> None:
@@ -128,7 +138,9 @@ def test_nothing_in_a_trace_can_pass_for_the_page_itself(steps: tuple[Step, ...]
 
 
 def test_only_quotations_cite_the_session() -> None:
-    trace = Trace((Step("user", "Go."), failed("lamp on", "Failed:\nno lamp"), ran("lamp on\n" * 30)))
+    trace = Trace(
+        (Step("user", "Go."), failed("lamp on", "Failed:\nno lamp"), ran("lamp on\n" * 30))
+    )
     made = extract([trace], "page")
     skill = Provenance().with_sources(made.sources, {}).add_to(made.skill)
     lines = {line.text: (line.ids, line.is_untold) for line in sourced_lines(skill) if line.text}
@@ -165,7 +177,11 @@ def test_a_later_success_is_shown_beside_a_failure_and_called_no_cure() -> None:
         Step("user", "Release it."),
         failed("gate open", "gate: window closed"),
         wrote("/srv/gate.toml", "window = 45"),
-        Step("tool", tool="edit", arguments={"input": "*** Begin Patch\n*** Update File: a.py\n*** End Patch"}),
+        Step(
+            "tool",
+            tool="edit",
+            arguments={"input": "*** Begin Patch\n*** Update File: a.py\n*** End Patch"},
+        ),
         failed("gate open --window 45m", "gate: window closed"),
         ran("ls -l && cat a | head -3"),
         ran("gate status"),
@@ -177,14 +193,23 @@ def test_a_later_success_is_shown_beside_a_failure_and_called_no_cure() -> None:
     _, _, page = made.skill.body.partition(HEADINGS["failed"])
     next_run = ("The next run of the same command that succeeded:", "    gate open --force")
     assert page.split("\n\n")[1:] == [
-        *("Failed:", "    gate open", "From its output:", "    gate: window closed", "Ran or changed in between:"),
+        *(
+            "Failed:",
+            "    gate open",
+            "From its output:",
+            "    gate: window closed",
+            "Ran or changed in between:",
+        ),
         "    /srv/gate.toml\n    *** Update File: a.py\n    gate open --window 45m\n    gate status",
         *next_run,
         *("Failed:", "    gate open --window 45m", "From its output:", "    gate: window closed"),
         *("Ran or changed in between:", "    gate status", *next_run),
     ]
     worked = made.skill.body.partition(HEADINGS["worked"])[2].partition("##")[0]
-    assert worked.split("\n\n")[2] == "    gate status\n    gate open --force\n    gate open --window 9h"
+    assert (
+        worked.split("\n\n")[2]
+        == "    gate status\n    gate open --force\n    gate open --window 9h"
+    )
     assert "cure" not in made.skill.body
 
 
@@ -198,7 +223,9 @@ def test_a_page_says_that_it_is_no_skill_yet_and_keeps_to_its_tokens() -> None:
     assert made.skill.description.startswith("Quotations from 1 session: ")
     again = extract([trace], "short", tokens=250)
     assert again.skill.fingerprint == made.skill.fingerprint
-    assert extract([trace, trace], "both", tokens=250).skill.body == made.skill.body  # the same session twice
+    assert (
+        extract([trace, trace], "both", tokens=250).skill.body == made.skill.body
+    )  # the same session twice
 
 
 def test_a_trace_without_commands_or_messages_is_refused() -> None:
@@ -219,7 +246,9 @@ def test_what_programs_write_is_not_what_the_person_said() -> None:
 
 
 def test_a_teacher_gets_the_same_quotations_and_no_guess() -> None:
-    pieces = [piece for piece in gather("Ship it.", sources=[TARN]).pieces if piece.kind == "quotation"]
+    pieces = [
+        piece for piece in gather("Ship it.", sources=[TARN]).pieces if piece.kind == "quotation"
+    ]
     assert pieces[0].text.startswith('{"failed": ')
     assert '"the next run of the same command that succeeded": "tarn seal --wax red"' in "".join(
         piece.text for piece in pieces
@@ -256,8 +285,15 @@ def test_two_runs_are_the_same_command_by_program_and_first_word(line: str, key:
 
 
 def test_what_only_looks_around_is_known() -> None:
-    assert all(map(only_looks, ("ls -l", "cd /srv && cat a | wc", "grep -rn 'a; b' .", "head -3 a; tail -3 a")))
-    assert not any(map(only_looks, ("make", "cd /srv && make", "echo a > b", "cat 'a", "cat <<E\nx\nE")))
+    assert all(
+        map(
+            only_looks,
+            ("ls -l", "cd /srv && cat a | wc", "grep -rn 'a; b' .", "head -3 a; tail -3 a"),
+        )
+    )
+    assert not any(
+        map(only_looks, ("make", "cd /srv && make", "echo a > b", "cat 'a", "cat <<E\nx\nE"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +319,10 @@ def test_a_command_is_found_in_any_agents_call(arguments: dict[str, Any], comman
     ("output", "line"),
     [
         ("compiling\nerror: no such flag\n1 error", "error: no such flag"),
-        ("Traceback (most recent call last)\n  File a\nKeyError: 'x'\nExit code: 1", "KeyError: 'x'"),
+        (
+            "Traceback (most recent call last)\n  File a\nKeyError: 'x'\nExit code: 1",
+            "KeyError: 'x'",
+        ),
         ("nothing\nto see\n\nExit code 1", "to see"),
         ("", ""),
     ],
@@ -305,25 +344,45 @@ def test_the_excerpt_of_a_failure_has_what_it_says_went_wrong_and_not_the_end_of
 
 
 def test_a_line_that_always_ends_well_is_no_success() -> None:
-    for line in ("tarn add dev 2>&1 || true", "tarn add dev; true", "tarn add dev || echo 'not added'"):
+    for line in (
+        "tarn add dev 2>&1 || true",
+        "tarn add dev; true",
+        "tarn add dev || echo 'not added'",
+    ):
         found = quote_trace(Trace((failed("tarn add", "error: no"), ran(line, "hm"))))
         assert (found.worked, found.failed[0].success) == ((), None), line
 
 
 @pytest.mark.parametrize(
     "output",
-    ["wget: bad address 'crane:80'", "HTTP/1.1 404\nDate: today", "<title>HTTP Status 404 – Not Found</title>"],
+    [
+        "wget: bad address 'crane:80'",
+        "HTTP/1.1 404\nDate: today",
+        "<title>HTTP Status 404 – Not Found</title>",
+    ],
 )
 def test_a_request_that_nobody_answered_did_not_work(output: str) -> None:
-    assert outcome_of(Step("tool", tool="Bash", arguments={"command": "wget -qO- crane | head"}, output=output)) != "ok"
+    assert (
+        outcome_of(
+            Step(
+                "tool", tool="Bash", arguments={"command": "wget -qO- crane | head"}, output=output
+            )
+        )
+        != "ok"
+    )
 
 
 def test_a_changed_file_whose_path_only_the_output_has_is_named() -> None:
     edit = Step(
-        "tool", tool="Edit", output="The file /srv/a b.json has been updated. Here's the result:\n1 x", status="ok"
+        "tool",
+        tool="Edit",
+        output="The file /srv/a b.json has been updated. Here's the result:\n1 x",
+        status="ok",
     )
     steps = (failed("tarn add", "error: no"), edit, ran("tarn add dev"))
-    assert [quote.text for quote in quote_trace(Trace(steps)).failed[0].between] == ["/srv/a b.json"]
+    assert [quote.text for quote in quote_trace(Trace(steps)).failed[0].between] == [
+        "/srv/a b.json"
+    ]
 
 
 def test_where_no_status_is_told_the_output_decides() -> None:
@@ -343,7 +402,9 @@ def test_where_no_status_is_told_the_output_decides() -> None:
 # From the command line.
 
 
-def test_extract_writes_a_page_without_a_model_tests_or_an_evaluation(upskill: Upskill, home: Path) -> None:
+def test_extract_writes_a_page_without_a_model_tests_or_an_evaluation(
+    upskill: Upskill, home: Path
+) -> None:
     done = upskill("generate", "--from", TARN, "-m", "extract", "--json")
     assert done.code == 0, done.err
     assert (done.json["teacher"], done.json["calls"], done.json["suite"]) == ("extract", 0, None)
@@ -372,11 +433,22 @@ def test_extract_refuses_what_it_has_no_use_for(upskill: Upskill, home: Path) ->
         (("a task", "--from", "plain.txt"), "trace:plain.txt forces the type"),
         (("--from", TARN, "--from", "greeter"), "cannot change a skill"),
         (("--from", TARN, "--tests", "t.yaml"), "-m extract and --tests cannot be used together"),
-        (("--from", TARN, "--student", "local"), "-m extract and --student cannot be used together"),
-        (("--from", TARN, "--feedback", "f.json"), "-m extract and --feedback cannot be used together"),
+        (
+            ("--from", TARN, "--student", "local"),
+            "-m extract and --student cannot be used together",
+        ),
+        (
+            ("--from", TARN, "--feedback", "f.json"),
+            "-m extract and --feedback cannot be used together",
+        ),
     ):
         done = upskill("generate", *given, "-m", "extract")
         assert (done.code, message in " ".join(done.err.split())) == (2, True), done.err
-    plain = upskill("generate", "Deploy it.", "--from", "trace:plain.txt", "-m", "extract", "--json")
+    plain = upskill(
+        "generate", "Deploy it.", "--from", "trace:plain.txt", "-m", "extract", "--json"
+    )
     assert plain.code == 0, plain.err
-    assert "    heron deploy --region eu-north" in Skill.load(home / plain.json["saved_to"]).body.splitlines()
+    assert (
+        "    heron deploy --region eu-north"
+        in Skill.load(home / plain.json["saved_to"]).body.splitlines()
+    )

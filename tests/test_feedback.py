@@ -18,14 +18,29 @@ STUDENT = ("-m", "scripted:student.json")
 
 
 def write_feedback(path: Path, *reviews: dict[str, Any], **fields: Any) -> Path:
-    path.write_text(json.dumps({"reviews": reviews, "status": "complete", **fields}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"reviews": reviews, "status": "complete", **fields}), encoding="utf-8"
+    )
     return path
 
 
 def review(
-    case: str, verdict: str, note: str = "", *, arm: str = "skill", model: str = STUDENT[1], seed: int = 0
+    case: str,
+    verdict: str,
+    note: str = "",
+    *,
+    arm: str = "skill",
+    model: str = STUDENT[1],
+    seed: int = 0,
 ) -> Any:
-    return {"case": case, "model": model, "arm": arm, "seed": seed, "verdict": verdict, "feedback": note}
+    return {
+        "case": case,
+        "model": model,
+        "arm": arm,
+        "seed": seed,
+        "verdict": verdict,
+        "feedback": note,
+    }
 
 
 # The file.
@@ -34,7 +49,11 @@ def review(
 def test_skill_creators_own_file_is_read(tmp_path: Path) -> None:
     path = write_feedback(
         tmp_path / "feedback.json",
-        {"run_id": "eval-0-with_skill", "feedback": "the chart has no labels", "timestamp": "2026-01-01T00:00:00Z"},
+        {
+            "run_id": "eval-0-with_skill",
+            "feedback": "the chart has no labels",
+            "timestamp": "2026-01-01T00:00:00Z",
+        },
         {"run_id": "eval-1-without_skill", "feedback": "", "timestamp": "x"},
         {"run_id": "eval-2-old_skill-run-3", "feedback": "worse", "more": {"of": "theirs"}},
         {"run_id": "something else", "feedback": "hm"},
@@ -46,13 +65,24 @@ def test_skill_creators_own_file_is_read(tmp_path: Path) -> None:
         ("2", "baseline", "", "worse"),
         ("", "", "", "hm"),
     ]
-    begun = write_feedback(path, {"run_id": "eval-1-with_skill", "feedback": ""}, status="in_progress")
+    begun = write_feedback(
+        path, {"run_id": "eval-1-with_skill", "feedback": ""}, status="in_progress"
+    )
     assert read_feedback(begun) == []
 
 
 def test_what_is_no_feedback_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "feedback.json"
-    for text in ("", "{", "3", "{}", '{"reviews": 3}', '{"reviews": [3]}', '{"reviews": [{"seed": "x"}]}', "[" * 10**5):
+    for text in (
+        "",
+        "{",
+        "3",
+        "{}",
+        '{"reviews": 3}',
+        '{"reviews": [3]}',
+        '{"reviews": [{"seed": "x"}]}',
+        "[" * 10**5,
+    ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(UsageError, match=r"feedback\.json: not a feedback file"):
             read_feedback(path)
@@ -103,7 +133,10 @@ def test_agreement_with_people_is_told(upskill: Upskill, home: Path, run: str) -
     found = upskill("feedback", run, "--json").json["feedback"]
     assert found["outcome"]["kappa"] == pytest.approx(16 / 23, abs=1e-6)
     assert found["outcome"]["passed_but_wrong"] == 1
-    assert {one["check"]: one["ratings"] for one in found["checks"]} == {"contains": 7, "max_length": 7}
+    assert {one["check"]: one["ratings"] for one in found["checks"]} == {
+        "contains": 7,
+        "max_length": 7,
+    }
     exported = upskill("feedback", run, "-o", "-").json
     assert len(exported["reviews"]) == 8
     assert upskill("feedback", run, "-o", "out.json").code == 0
@@ -112,7 +145,9 @@ def test_agreement_with_people_is_told(upskill: Upskill, home: Path, run: str) -
 
 def test_agreement_is_in_show_and_in_every_report(upskill: Upskill, home: Path, run: str) -> None:
     assert "feedback" not in upskill("eval", "greeter", *STUDENT, "--json").json
-    upskill("feedback", run, write_feedback(home / "feedback.json", review("greet-1", "right"), run=run))
+    upskill(
+        "feedback", run, write_feedback(home / "feedback.json", review("greet-1", "right"), run=run)
+    )
     assert "People marked 1 answer: 1 right." in upskill("show", run).out
     assert upskill("show", run, "--json").json["feedback"]["outcome"]["ratings"] == 1
     found = upskill("eval", "greeter", *STUDENT, "--json").json
@@ -126,8 +161,12 @@ def test_reviews_of_other_runs_are_left_out_and_seeds_that_no_store_can_hold_ref
     done = upskill("feedback", run, file)
     assert ("0 reviews stored" in done.err, "1 review of another run" in done.err) == (True, True)
     for seed in (10**22, -(10**22), 2**63):
-        with pytest.raises(UsageError, match=r"not a feedback file: reviews\.0\.seed: Input should be"):
-            read_feedback(write_feedback(home / "feedback.json", review("greet-1", "wrong", seed=seed)))
+        with pytest.raises(
+            UsageError, match=r"not a feedback file: reviews\.0\.seed: Input should be"
+        ):
+            read_feedback(
+                write_feedback(home / "feedback.json", review("greet-1", "wrong", seed=seed))
+            )
 
 
 def test_the_latest_word_on_an_answer_counts_and_a_note_that_is_cut_is_told(
@@ -176,7 +215,9 @@ def test_a_mark_that_is_taken_back_is_stored_no_longer_unless_it_was_made_anew(
         assert "Left out" not in said
 
 
-def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(upskill: Upskill, home: Path) -> None:
+def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "greeter", cases=6)
     models = ["scripted:one.json", "scripted:two.json"]
     for name in ("one.json", "two.json"):
@@ -184,9 +225,13 @@ def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(u
     ran = upskill("eval", "greeter", "-m", models[0], "-m", models[1], "--repeats", "2", "--json")
     run = ran.json["run"]
     names = ("eval-0-with_skill", "eval-1/without_skill/run-2", "eval-9-with_skill")
-    file = write_feedback(home / "feedback.json", *({"run_id": name, "feedback": "hm"} for name in names))
+    file = write_feedback(
+        home / "feedback.json", *({"run_id": name, "feedback": "hm"} for name in names)
+    )
     said = " ".join(upskill("feedback", run, file).err.split())
-    assert "the run has 2 models; choose one with -m MODEL: eval-0-with_skill, eval-1/without" in said
+    assert (
+        "the run has 2 models; choose one with -m MODEL: eval-0-with_skill, eval-1/without" in said
+    )
     assert "no such answer: eval-9-with_skill." in said
     assert "2 reviews stored" in upskill("feedback", run, file, "-m", models[1]).err
     found = upskill("feedback", run, "-o", "-").json["reviews"]
@@ -203,11 +248,15 @@ def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(u
 
 def improved(upskill: Upskill, *more: object) -> Done:
     models = ("-m", "scripted:teacher.json", "--student", STUDENT[1])
-    return upskill("generate", "--from", FOLDER, "--feedback", "feedback.json", *models, "--json", *more)
+    return upskill(
+        "generate", "--from", FOLDER, "--feedback", "feedback.json", *models, "--json", *more
+    )
 
 
 @pytest.mark.usefixtures("house")
-def test_feedback_is_evidence_for_the_teacher_and_never_of_held_out_cases(upskill: Upskill, home: Path) -> None:
+def test_feedback_is_evidence_for_the_teacher_and_never_of_held_out_cases(
+    upskill: Upskill, home: Path
+) -> None:
     run = upskill("eval", FOLDER, *STUDENT, "--json").json["run"]
     suite = Suite.of(house_skill(home))
     assert suite is not None
@@ -225,7 +274,9 @@ def test_feedback_is_evidence_for_the_teacher_and_never_of_held_out_cases(upskil
     done = improved(upskill)
     assert done.code == 0, done.err
     said = done.json["feedback"]
-    assert said[0].startswith(f"{train.id}: passed its checks but is wrong: shown to the teacher as a failure")
+    assert said[0].startswith(
+        f"{train.id}: passed its checks but is wrong: shown to the teacher as a failure"
+    )
     assert "stronger check (not_regex)" in said[0]
     assert "a held-out case: not shown to the teacher" in said[1]
     assert "nothing to fix" in said[2]
@@ -265,7 +316,9 @@ def test_skill_creators_feedback_is_used_without_a_store(upskill: Upskill, home:
 @pytest.mark.usefixtures("house")
 def test_feedback_that_nobody_would_read_is_refused(upskill: Upskill, home: Path) -> None:
     write_feedback(home / "feedback.json", review("a", "wrong"))
-    done = upskill("generate", "a task", "--feedback", "feedback.json", "-m", "scripted:teacher.json")
+    done = upskill(
+        "generate", "a task", "--feedback", "feedback.json", "-m", "scripted:teacher.json"
+    )
     assert (done.code, "--feedback needs the skill that it is about" in done.err) == (2, True)
     done = upskill("generate", "--from", FOLDER, "--feedback", "feedback.json", "-m", "extract")
     assert done.code == 2

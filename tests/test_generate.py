@@ -77,7 +77,10 @@ GOOD = insert("\n".join(fact(number) for number in MISSING))
 HARMFUL = insert("- Never answer anybody.", note="Silence is safe.")
 SMALL = "local:smollm2-135m"  # quick, and here in any case
 LONG = ("--tokens", 1000)  # an edit may then be long enough for all that is missing
-SOURCE = ("-e", "Who goes there? -> A friend.")  # from a sentence alone the result would be untested
+SOURCE = (
+    "-e",
+    "Who goes there? -> A friend.",
+)  # from a sentence alone the result would be untested
 ONCE = (*LONG, "--attempts", 1)
 NOTHING = insert("- Words are nice.", note="A friendly tone helps.")
 
@@ -94,7 +97,9 @@ def priced(rules: list[dict[str, Any]], cost: float) -> list[dict[str, Any]]:
 @pytest.fixture
 def house(home: Path) -> Path:
     """A teacher whose first draft omits facts, then harms, then does nothing, then adds what was missing."""
-    write_rules(home / "teacher.json", priced(teacher_rules(draft(FIRST), [HARMFUL, NOTHING, GOOD]), 0.5))
+    write_rules(
+        home / "teacher.json", priced(teacher_rules(draft(FIRST), [HARMFUL, NOTHING, GOOD]), 0.5)
+    )
     write_rules(home / "student.json", priced(student_rules(), 0.01))
     return home
 
@@ -125,7 +130,12 @@ def test_the_whole_loop_keeps_the_good_edit_and_the_same_command_again_pays_noth
     assert len(upskill("versions", "house-words", "--json").json) == 4
     assert [attempt["accepted"] for attempt in said["attempts"]] == [True, False, False, True]
     rates = [attempt["pass_rate"] for attempt in said["attempts"]]
-    assert rates == [len(FIRST) / len(TRAIN), 0.0, 0.0, 1.0]  # the second and third on six failing cases alone
+    assert rates == [
+        len(FIRST) / len(TRAIN),
+        0.0,
+        0.0,
+        1.0,
+    ]  # the second and third on six failing cases alone
     assert said["fit"]["models"][0]["skill"]["pass_rate"] == 1.0
     assert said["held_out"]["models"][0]["lift"] == 1.0
     assert said["held_out"]["models"][0]["decision"] == "helps"
@@ -146,9 +156,13 @@ def test_prompts_hold_no_held_out_case_and_nothing_that_a_check_looks_for(house:
         asked = {run.id: {result.trial.case for result in store.results(run)} for run in runs}
     assert {role for role, _, _ in requests} == {"teacher", "test writer"}
     (answering,) = [request for _, request, _ in requests if ANSWERS in request]
-    assert all(prompt(number) in answering for number in NUMBERS)  # whoever answers the cases writes no skill
+    assert all(
+        prompt(number) in answering for number in NUMBERS
+    )  # whoever answers the cases writes no skill
     everything = "\n".join(request for _, request, _ in requests if request != answering)
-    assert all(prompt(number) in everything for number in TRAIN[2:])  # the reviser is shown train failures
+    assert all(
+        prompt(number) in everything for number in TRAIN[2:]
+    )  # the reviser is shown train failures
     assert not [number for number in HELD_OUT if prompt(number) in everything]
     hidden = {f"word-{number}" for number in HELD_OUT}
     assert [asked[run.id] for run in runs[-2:]] == [hidden, hidden]
@@ -163,21 +177,35 @@ def test_prompts_hold_no_held_out_case_and_nothing_that_a_check_looks_for(house:
         assert not [number for number in MISSING if WORDS[number - 1] in request]
 
 
-def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upskill, finished: Done) -> None:
+def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(
+    upskill: Upskill, finished: Done
+) -> None:
     done, notes = finished, finished.err.splitlines()
     assert "Generating skill with scripted:teacher.json..." in notes
     assert "Generating test cases..." in notes
     assert "Evaluating on scripted:student.json... (version 1, 12 train cases)" in notes
-    assert any(line.startswith("  0% → 17% (+17 points)") and "train cases" in line for line in notes), done.err
+    assert any(
+        line.startswith("  0% → 17% (+17 points)") and "train cases" in line for line in notes
+    ), done.err
     better = f"better on {len(TRAIN) - len(FIRST)} of these {len(TRAIN)} train cases, worse on none"
     assert any(f"(+100 points) kept provisionally: {better}" in line for line in notes)
     confirmed = f"confirmed, better than the first draft on these train cases: {better}"
     assert any(line.startswith(f"  {confirmed} (p < 0.001 over cases") for line in notes), done.err
     shown = " ".join(done.out.split())
     assert confirmed in shown
-    assert "first draft → result on held-out cases: 0% → 100% (+100 points), 95% interval +" in shown
+    assert (
+        "first draft → result on held-out cases: 0% → 100% (+100 points), 95% interval +" in shown
+    )
     assert "the search improved the skill" in shown
-    for text in ("house-words", "SKILL.md", "baseline", "with skill", "+100 points", "held-out cases:", "train cases:"):
+    for text in (
+        "house-words",
+        "SKILL.md",
+        "baseline",
+        "with skill",
+        "+100 points",
+        "held-out cases:",
+        "train cases:",
+    ):
         assert text in done.out
     saved, *following = done.out.splitlines()[-6:]
     assert saved == "Saved to skills/house-words"
@@ -188,7 +216,9 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
         assert upskill(*command.split()[1:]).code == 0
     # The search has said what it found: its parts decide nothing by themselves.
     rows = upskill("runs", "--json").json
-    decided = [row["verdict"]["decision"] for row in rows if row["verdict"]["reason"] != "part of a search"]
+    decided = [
+        row["verdict"]["decision"] for row in rows if row["verdict"]["reason"] != "part of a search"
+    ]
     assert len(decided) < len(rows)
     assert decided == ["helps"] * len(decided)
     assert {row["verdict"]["decision"] for row in rows} == {"helps", "undecided"}
@@ -205,7 +235,9 @@ def test_show_last_reaches_the_train_and_the_held_out_run_of_the_skill_that_was_
     # The best is the first draft: the run of a candidate that was rejected comes between.
     write_rules(house / "teacher.json", teacher_rules(draft(FIRST), [HARMFUL]))
     assert generate(upskill, "--attempts", 1).code == 0
-    held_out, fit = (upskill("show", f"last:{split}", "--json").json for split in ("held-out", "train"))
+    held_out, fit = (
+        upskill("show", f"last:{split}", "--json").json for split in ("held-out", "train")
+    )
     assert {one["case"] for one in held_out["trials"]} == {f"word-{number}" for number in HELD_OUT}
     assert {one["case"] for one in fit["trials"]} == {f"word-{number}" for number in TRAIN}
     assert "Never answer" not in fit["plan"]["skill"]["body"]
@@ -213,7 +245,9 @@ def test_show_last_reaches_the_train_and_the_held_out_run_of_the_skill_that_was_
 
 
 @pytest.mark.usefixtures("finished")
-def test_generated_tests_and_the_evidence_of_every_line_are_kept(upskill: Upskill, house: Path) -> None:
+def test_generated_tests_and_the_evidence_of_every_line_are_kept(
+    upskill: Upskill, house: Path
+) -> None:
     folder = house / "skills" / "house-words"
     meta = json.loads((folder / "skill_meta.json").read_text())
     assert set(meta) == {"metadata", "sources", "evidence", "making"}
@@ -224,9 +258,15 @@ def test_generated_tests_and_the_evidence_of_every_line_are_kept(upskill: Upskil
     assert meta["metadata"]["evaluated_cases"] == "held-out"
     from_evals = Suite.load(folder / "evals" / "evals.json")
     assert len(from_evals.cases) == 20
-    shown = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "-v", "--store", "other").out
-    assert "20 cases (8 not used by the search; only these can show a gain)" in " ".join(shown.split())
-    said = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json", "--store", "other").json
+    shown = upskill(
+        "eval", "skills/house-words", "-m", "scripted:student.json", "-v", "--store", "other"
+    ).out
+    assert "20 cases (8 not used by the search; only these can show a gain)" in " ".join(
+        shown.split()
+    )
+    said = upskill(
+        "eval", "skills/house-words", "-m", "scripted:student.json", "--json", "--store", "other"
+    ).json
     assert (said["suite"]["cases"], said["models"][0]["pairs"]) == (20, len(HELD_OUT))
     assert "Cases the search used:" in " ".join(shown.split())
     skill = Skill.load(folder)
@@ -246,7 +286,9 @@ def test_no_skill_is_paid_for_when_the_test_writer_fails(upskill: Upskill, house
         assert list(store.requests()) == []
 
 
-def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(upskill: Upskill, house: Path) -> None:
+def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(
+    upskill: Upskill, house: Path
+) -> None:
     """Each is asked before the other's answer could be in a prompt, and `show` and reports say what was read."""
     done = generate(upskill, "--attempts", 0)
     assert done.code == 0, done.err
@@ -276,10 +318,17 @@ def test_the_line_of_an_attempt_says_what_was_decided(upskill: Upskill, house: P
     assert "  0% → 100% (+100 points), helps  [20 cases]" in done.err.splitlines()
 
 
-def test_where_a_skill_helps_on_too_few_cases_more_of_them_come_before_its_use(upskill: Upskill, house: Path) -> None:
+def test_where_a_skill_helps_on_too_few_cases_more_of_them_come_before_its_use(
+    upskill: Upskill, house: Path
+) -> None:
     write_rules(house / "teacher.json", teacher_rules(draft(NUMBERS[:3])))
-    said = [{**rule, "answers": [f"{rule['answers'][0]}, {n}" for n in range(12)]} for rule in student_rules()[1:-1]]
-    write_rules(house / "student.json", [*said, {"answers": [f"I do not know, {n}." for n in range(12)]}])
+    said = [
+        {**rule, "answers": [f"{rule['answers'][0]}, {n}" for n in range(12)]}
+        for rule in student_rules()[1:-1]
+    ]
+    write_rules(
+        house / "student.json", [*said, {"answers": [f"I do not know, {n}." for n in range(12)]}]
+    )
     done = generate(upskill, "--attempts", 0, "--repeats", 12)
     assert "undecided" in done.out, done
     more, use = (line.split("  ")[1] for line in done.out.splitlines()[-2:])
@@ -287,14 +336,25 @@ def test_where_a_skill_helps_on_too_few_cases_more_of_them_come_before_its_use(u
     assert use.startswith("upskill install skills/house-words")
 
 
-def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upskill, house: Path) -> None:
+def test_without_a_search_nothing_is_held_out_and_all_cases_count(
+    upskill: Upskill, house: Path
+) -> None:
     done = generate(upskill, "--attempts", 0)
     assert done.code == 0, done.err
     said = generate(upskill, "--attempts", 0, "--json").json
-    assert (said["evaluated_cases"], said["held_out"], said["fit"]["models"][0]["pairs"]) == ("all", None, 20)
-    assert Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["evaluated_cases"] == "all"
+    assert (said["evaluated_cases"], said["held_out"], said["fit"]["models"][0]["pairs"]) == (
+        "all",
+        None,
+        20,
+    )
+    assert (
+        Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["evaluated_cases"]
+        == "all"
+    )
     assert "all cases: 0% → 10% (+10 points)" in done.out
-    assert "No search was run, so no case influenced the skill and none is held out." in " ".join(done.out.split())
+    assert "No search was run, so no case influenced the skill and none is held out." in " ".join(
+        done.out.split()
+    )
     assert "the search ended" not in done.out
     assert "[20 cases]" in done.err
     # It is the run and the look of `eval` on the saved suite.
@@ -302,7 +362,10 @@ def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upski
     assert (again["run"], again["models"][0]["looks"]["number"]) == (said["fit"]["run"], 1)
     # Every view agrees that no case is held out, also after an edit: whoever made it may have seen any case fail.
     assert (again["suite"]["held_out"], again["models"][0]["splits"]["held_out"]["pairs"]) == (0, 0)
-    for shown in (upskill("show", "last"), upskill("eval", "skills/house-words", "-m", "scripted:student.json", "-v")):
+    for shown in (
+        upskill("show", "last"),
+        upskill("eval", "skills/house-words", "-m", "scripted:student.json", "-v"),
+    ):
         assert shown.code == 0, shown.err
         assert "used by the search" not in shown.out
     with (house / "skills" / "house-words" / "SKILL.md").open("a", encoding="utf-8") as file:
@@ -311,36 +374,63 @@ def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upski
     assert (edited["suite"]["held_out"], edited["models"][0]["looks"]["number"]) == (0, 2)
 
 
-def test_a_skill_and_tests_from_one_sentence_are_untested_whatever_the_numbers(upskill: Upskill, house: Path) -> None:
+def test_a_skill_and_tests_from_one_sentence_are_untested_whatever_the_numbers(
+    upskill: Upskill, house: Path
+) -> None:
     write_rules(house / "teacher.json", teacher_rules(draft(NUMBERS)))
-    given = ("-m", "scripted:teacher.json", "--student", "scripted:student.json", *LONG, "--attempts", 0)
+    given = (
+        "-m",
+        "scripted:teacher.json",
+        "--student",
+        "scripted:student.json",
+        *LONG,
+        "--attempts",
+        0,
+    )
     done = upskill("generate", TASK, *given)
     assert done.code == 0, done.err
     assert "so the result is called untested, whatever its numbers" in " ".join(done.err.split())
     assert "20 pairs, untested" in " ".join(done.out.split())
-    assert Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["decision"] == "untested"
+    assert (
+        Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["decision"]
+        == "untested"
+    )
     evaluated = ("eval", "skills/house-words", "-m", "scripted:student.json")
     for required in ("decision=helps", "these:decision=helps", "lift>=0.1"):
         ruled = upskill(*evaluated, "--require", required)
-        assert (ruled.code, "untested: the skill and its cases both come from" in ruled.err) == (1, True), ruled.err
-    assert "Untested: house-words and its cases both come from a model's memory" in " ".join(ruled.out.split())
+        assert (ruled.code, "untested: the skill and its cases both come from" in ruled.err) == (
+            1,
+            True,
+        ), ruled.err
+    assert "Untested: house-words and its cases both come from a model's memory" in " ".join(
+        ruled.out.split()
+    )
     verdict = upskill(*evaluated, "--json").json["models"][0]
-    assert (verdict["lift"], verdict["decision"], verdict["reason"]) == (1.0, "undecided", "untested")
+    assert (verdict["lift"], verdict["decision"], verdict["reason"]) == (
+        1.0,
+        "undecided",
+        "untested",
+    )
     assert "lift +100 points, untested" in upskill("runs").out
     # New cases by a model that reads this skill have nothing else behind them, either.
-    assert upskill("tests", "skills/house-words", "-m", "scripted:teacher.json", "--json").json["authors"] == [
-        {"author": "scripted:teacher.json", "read": "memory", "cases": 20, "look_up": 0}
-    ]
+    assert upskill("tests", "skills/house-words", "-m", "scripted:teacher.json", "--json").json[
+        "authors"
+    ] == [{"author": "scripted:teacher.json", "read": "memory", "cases": 20, "look_up": 0}]
     assert "| 🟡 untested |" in upskill(*evaluated, "--report", "markdown").out
     # Cases of one's own test it.
-    own = [{"id": f"own-{n}", "prompt": prompt(n), "checks": [{"contains": WORDS[n - 1]}]} for n in NUMBERS]
+    own = [
+        {"id": f"own-{n}", "prompt": prompt(n), "checks": [{"contains": WORDS[n - 1]}]}
+        for n in NUMBERS
+    ]
     (house / "own.json").write_text(json.dumps(own))
     assert upskill(*evaluated, "--tests", "own.json", "--require", "decision=helps").code == 0
 
 
 def is_kept_as_draft(folder: Path) -> bool:
     kept = Skill.load(folder)
-    return fact(FIRST[0]) in kept.body and Provenance.of(kept).metadata["state"] == "draft, unproven"
+    return (
+        fact(FIRST[0]) in kept.body and Provenance.of(kept).metadata["state"] == "draft, unproven"
+    )
 
 
 def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
@@ -358,7 +448,9 @@ def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
 
 
 @pytest.mark.usefixtures("finished")
-def test_a_draft_with_its_tests_is_never_saved_over_a_finished_skill(upskill: Upskill, house: Path) -> None:
+def test_a_draft_with_its_tests_is_never_saved_over_a_finished_skill(
+    upskill: Upskill, house: Path
+) -> None:
     before = (house / "skills" / "house-words" / "SKILL.md").read_bytes()
     write_rules(house / "student.json", [{"error": "out of order"}])
     broken = generate(upskill)
@@ -378,7 +470,9 @@ def test_a_draft_with_its_tests_is_never_saved_over_a_finished_skill(upskill: Up
 
 
 @pytest.mark.usefixtures("finished")
-def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: Upskill, house: Path) -> None:
+def test_versions_lists_every_version_with_its_parent_and_compares_two(
+    upskill: Upskill, house: Path
+) -> None:
     rows = upskill("versions", "house-words", "--json").json
     assert [(row["id"], row["parent"], row["accepted"]) for row in rows] == [
         ("v1", None, True),
@@ -399,7 +493,9 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
     ]
     changed = upskill("versions", "house-words", "v1", "v2").out.splitlines()
     assert changed[:2] == ["--- v1/SKILL.md", "+++ v2/SKILL.md"]
-    assert [line for line in changed[2:] if line.startswith(("+", "-"))] == ["+- Never answer anybody."]
+    assert [line for line in changed[2:] if line.startswith(("+", "-"))] == [
+        "+- Never answer anybody."
+    ]
     wrong = upskill("versions", "house-words", "v1", "v9")
     assert (wrong.code, "Versions are v1 to v4." in wrong.err) == (2, True)
     assert upskill("versions", "nobody").code == 2
@@ -408,9 +504,14 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
 @pytest.mark.usefixtures("finished")
 def test_runs_of_train_and_held_out_cases_are_not_compared(upskill: Upskill) -> None:
     done = upskill("compare")
-    assert (done.code, "nothing to compare: no two finished runs share a model, cases" in done.err) == (2, True)
+    assert (
+        done.code,
+        "nothing to compare: no two finished runs share a model, cases" in done.err,
+    ) == (2, True)
     assert upskill("eval", "skills/house-words", "-m", "scripted:student.json").code == 0
-    assert upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--seed", 1).code == 0
+    assert (
+        upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--seed", 1).code == 0
+    )
     assert "20 cases" in upskill("compare").out
 
 
@@ -427,7 +528,9 @@ MADE_FOR = {
 }
 
 
-def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(upskill: Upskill, house: Path) -> None:
+def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(
+    upskill: Upskill, house: Path
+) -> None:
     for _ in ("cases", "answers to them"):  # which come first
         done = generate(upskill, "--set", "max_calls=1")
         assert (done.code, "limit of 1 calls" in done.err) == (3, True)
@@ -461,21 +564,33 @@ def test_the_making_cost_is_kept_with_the_skill_and_eval_takes_it_unless_it_is_t
     saved = 0.1 * len(HELD_OUT) - 0.01  # for a passed task: the baseline passes one of all
     assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
     shown = upskill("eval", folder, "-m", "scripted:student.json", "-v").out
-    assert f"made for ${made:.2f} (skill_meta.json), it pays off after 6 passed tasks." in " ".join(shown.split())
-    typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19.9", "-v")
-    assert "made for $19.90 (making_cost), it pays off after 26 passed tasks." in " ".join(typed.out.split())
+    assert f"made for ${made:.2f} (skill_meta.json), it pays off after 6 passed tasks." in " ".join(
+        shown.split()
+    )
+    typed = upskill(
+        "eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19.9", "-v"
+    )
+    assert "made for $19.90 (making_cost), it pays off after 26 passed tasks." in " ".join(
+        typed.out.split()
+    )
     # What came on top of an older one is what the older one has to be weighed against.
     older = folder.rename(house / "older-words")
     assert generate(upskill, "--from", older, "--json").code == 0
-    against = upskill("eval", folder, "--against", older, "-m", "scripted:student.json", "--json").json
+    against = upskill(
+        "eval", folder, "--against", older, "-m", "scripted:student.json", "--json"
+    ).json
     both = json.loads((folder / "skill_meta.json").read_text(encoding="utf-8"))["making"]
     assert (len(both), against["making"]["cost_usd"]) == (2, pytest.approx(both[1]["cost_usd"]))
     (folder / "skill_meta.json").write_text("{", encoding="utf-8")
-    assert upskill("eval", folder, "-m", "scripted:student.json", "--json").json["making"]["cost_usd"] is None
+    assert (
+        upskill("eval", folder, "-m", "scripted:student.json", "--json").json["making"]["cost_usd"]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
-    "said", [7, {}, {"spent": {"teacher": {"cost_usd": "much"}}}, {"spent": {"teacher": {"cost_usd": -1}}}]
+    "said",
+    [7, {}, {"spent": {"teacher": {"cost_usd": "much"}}}, {"spent": {"teacher": {"cost_usd": -1}}}],
 )
 def test_a_making_that_someone_else_wrote_costs_nobody_knows_what(said: object) -> None:
     skill = Skill.new("house-words", "Words.", "Words.").with_file(
@@ -508,7 +623,10 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
     assert "--handoff DIR " in bare.err
     assert "an agent on the PATH (claude, codex, opencode)" in bare.err
     assert "embedded" not in bare.err
-    assert sorted(path.name for path in home.iterdir()) == ["bin", "session.md"]  # no store, no skill
+    assert sorted(path.name for path in home.iterdir()) == [
+        "bin",
+        "session.md",
+    ]  # no store, no skill
     (home / "bin" / "claude").write_text("#!/bin/sh\n")
     (home / "bin" / "claude").chmod(0o755)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-4711")
@@ -529,14 +647,20 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
     assert "-m extract --from TRACE " in told[0].err  # none was given
     assert "-m extract" not in told[1].err
     Skill.new("greeter", "Greets. Use when greeting.", "- Say hello.").save("greeter")
-    assert "-m extract" not in upskill("generate", TASK, "--from", "greeter").err  # rules change no skill
+    assert (
+        "-m extract" not in upskill("generate", TASK, "--from", "greeter").err
+    )  # rules change no skill
     # Nobody writes tests or edits by default, either.
     tests = upskill("tests", "greeter")
     assert (tests.code, "no test writer was chosen, so nothing was run" in tests.err) == (2, True)
     assert "-m handoff:DIR " in tests.err
     assert "-m claude-code " in tests.err
     assert not (home / "runs").exists()
-    for call in (generate_skill(TASK), generate_tests(TASK), refine_skill(Skill.load("greeter"), ["said hi"])):
+    for call in (
+        generate_skill(TASK),
+        generate_tests(TASK),
+        refine_skill(Skill.load("greeter"), ["said hi"]),
+    ):
         with pytest.raises(NoTeacher):
             asyncio.run(call)
 
@@ -546,14 +670,23 @@ def test_against_the_embedded_student_nothing_is_refined_and_nothing_proves_litt
 ) -> None:
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
     cases = [
-        {"id": f"word-{number}", "prompt": f"{number}", "checks": [{"contains": "no model says this"}]}
+        {
+            "id": f"word-{number}",
+            "prompt": f"{number}",
+            "checks": [{"contains": "no model says this"}],
+        }
         for number in NUMBERS[:3]
     ]
     (house / "mine.json").write_text(json.dumps(cases))
-    done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--student", SMALL, "--tests", "mine.json")
+    done = upskill(
+        "generate", TASK, "-m", "scripted:teacher.json", "--student", SMALL, "--tests", "mine.json"
+    )
     assert done.code == 0, done.err
     assert "so the skill is not refined on it. Use --attempts N to refine it anyway." in done.err
-    assert "The student passed no case, so this says nothing about the skill. The student may be too small." in done.out
+    assert (
+        "The student passed no case, so this says nothing about the skill. The student may be too small."
+        in done.out
+    )
     assert "Try a larger student: --student local:" in done.out
 
 
@@ -567,7 +700,9 @@ def test_closing_notes_are_about_every_case_of_this_run() -> None:
         return SimpleNamespace(verdicts=[compute_verdict(rows)])
 
     def notes(fit: Any, held_out: Any) -> list[str]:
-        generated: Any = SimpleNamespace(fit=fit, held_out=held_out, student=resolve("local:smollm2-135m"))
+        generated: Any = SimpleNamespace(
+            fit=fit, held_out=held_out, student=resolve("local:smollm2-135m")
+        )
         return Generated.student_notes.fget(generated)  # type: ignore[misc]
 
     nothing, five_of_seven = measured("0000", "0000"), measured("0000000", "1111100")
@@ -580,7 +715,11 @@ def test_closing_notes_are_about_every_case_of_this_run() -> None:
 
 def test_own_tests_are_used_and_none_are_written(upskill: Upskill, house: Path) -> None:
     cases = [
-        {"id": f"word-{number}", "prompt": prompt(number), "checks": [{"regex": WORDS[number - 1]}, {"max_length": 60}]}
+        {
+            "id": f"word-{number}",
+            "prompt": prompt(number),
+            "checks": [{"regex": WORDS[number - 1]}, {"max_length": 60}],
+        }
         for number in NUMBERS
     ]
     (house / "mine.json").write_text(json.dumps(cases))
@@ -591,8 +730,12 @@ def test_own_tests_are_used_and_none_are_written(upskill: Upskill, house: Path) 
         assert {role for role, _, _ in store.requests()} == {"teacher"}
 
 
-def test_long_material_is_noted_once_for_the_skill_and_its_tests(upskill: Upskill, house: Path) -> None:
-    (house / "long.md").write_text("".join(f"# Part {n}\n\n{'The ship sails. ' * 400}\n\n" for n in range(60)))
+def test_long_material_is_noted_once_for_the_skill_and_its_tests(
+    upskill: Upskill, house: Path
+) -> None:
+    (house / "long.md").write_text(
+        "".join(f"# Part {n}\n\n{'The ship sails. ' * 400}\n\n" for n in range(60))
+    )
     noted = {"notes": [{"text": "The ship sails.", "evidence": ["d1"]}]}
     notes = {"system": "note what is worth teaching", "answer": json.dumps(noted)}
     write_rules(house / "teacher.json", [notes, *teacher_rules(draft(FIRST))])
@@ -617,7 +760,11 @@ def test_no_eval_asks_no_student_and_saves_the_tests(upskill: Upskill, house: Pa
     (house / "student.json").unlink()
     done = generate(upskill, "--no-eval", "-o", "out/my-words", "--json")
     assert done.code == 0, done.err
-    assert (done.json["student"], done.json["held_out"], done.json["saved_to"]) == (None, None, "out/my-words")
+    assert (done.json["student"], done.json["held_out"], done.json["saved_to"]) == (
+        None,
+        None,
+        "out/my-words",
+    )
     saved = Skill.load(house / "out" / "my-words")
     assert saved.name == "my-words"
     suite = Suite.of(saved)
@@ -625,7 +772,9 @@ def test_no_eval_asks_no_student_and_saves_the_tests(upskill: Upskill, house: Pa
     assert len(suite.cases) == 20
 
 
-def test_a_version_that_was_only_saved_gets_the_verdict_of_a_later_run(upskill: Upskill, house: Path) -> None:
+def test_a_version_that_was_only_saved_gets_the_verdict_of_a_later_run(
+    upskill: Upskill, house: Path
+) -> None:
     assert generate(upskill, "--no-eval").code == 0
     (version,) = upskill("versions", "house-words", "--json").json
     assert (version["decision"], version["pass_rate"]) == ("unproven", None)
@@ -634,10 +783,14 @@ def test_a_version_that_was_only_saved_gets_the_verdict_of_a_later_run(upskill: 
     assert (version["decision"], version["run"]) == (done["models"][0]["decision"], done["run"])
 
 
-def test_a_place_that_cannot_be_written_is_told_before_anyone_is_asked(upskill: Upskill, house: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_anyone_is_asked(
+    upskill: Upskill, house: Path
+) -> None:
     (house / "skills").write_text("a file")
     done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--no-eval")
-    assert (done.code, "skills/NAME cannot be written: Not a directory" in done.err) == (2, True), done.err
+    assert (done.code, "skills/NAME cannot be written: Not a directory" in done.err) == (2, True), (
+        done.err
+    )
     assert "--output" in done.err
     assert not (house / "runs").exists()
 
@@ -694,7 +847,9 @@ def test_everything_wrong_is_said_before_the_first_call(upskill: Upskill, house:
     assert not (house / "skills").exists()
 
 
-def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: Upskill, house: Path) -> None:
+def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(
+    upskill: Upskill, house: Path
+) -> None:
     rules = teacher_rules(draft(FIRST), [])
     better = {"system": "You write an Agent Skill", "seed": 2, "answer": json.dumps(draft(NUMBERS))}
     write_rules(house / "teacher.json", [better, *rules])
@@ -706,12 +861,17 @@ def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: U
     assert said["held_out"]["models"][0]["lift"] == 1.0
 
 
-def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(upskill: Upskill, house: Path) -> None:
+def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(
+    upskill: Upskill, house: Path
+) -> None:
     # All candidates are evaluated after 58 calls; then 48 confirm what was kept.
     done = generate(upskill, "--set", "max_calls=90", "--json")
     assert [one["decision"] for one in done.json["attempts"]][-1] == "kept provisionally"
     assert (done.json["confirmation"], done.json["held_out"]) == (None, None)
-    assert "not tested on fresh seeds, so the first draft is saved" in generate(upskill, "--set", "max_calls=1").err
+    assert (
+        "not tested on fresh seeds, so the first draft is saved"
+        in generate(upskill, "--set", "max_calls=1").err
+    )
     assert Skill.load(house / "skills" / "house-words").body.count("- ") == len(FIRST)
     more = generate(upskill, "--json").json
     assert more["confirmation"]["decision"] == "confirmed"
@@ -722,9 +882,14 @@ def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(
 def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house: Path) -> None:
     """Its files, its licence and its run bits stay; only the lines of the edits change."""
     older = Skill.new(
-        "house-words", "Words: of this house. Use when asked.", "\n".join(["# Words", *map(fact, FIRST)]), license="MIT"
+        "house-words",
+        "Words: of this house. Use when asked.",
+        "\n".join(["# Words", *map(fact, FIRST)]),
+        license="MIT",
     )
-    older = older.with_file("scripts/a.sh", b"echo a\n", executable=True).with_file("assets/deep/x.bin", b"\0\xff")
+    older = older.with_file("scripts/a.sh", b"echo a\n", executable=True).with_file(
+        "assets/deep/x.bin", b"\0\xff"
+    )
     older.save(house / "old" / "house-words")
     done = generate(upskill, "--from", "old/house-words", "--json")
     assert done.code == 0, done.err
@@ -744,9 +909,9 @@ def test_tests_are_regenerated_edited_added_to_and_never_replace_ones_own(
     upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_rules(house / "few.json", teacher_rules(draft(FIRST), numbers=range(1, 11)))
-    Skill.new("house-words", "States the words of this house.", f"# Words\n\n{fact(19)}\n{fact(20)}").save(
-        house / "house-words"
-    )
+    Skill.new(
+        "house-words", "States the words of this house.", f"# Words\n\n{fact(19)}\n{fact(20)}"
+    ).save(house / "house-words")
     done = upskill("tests", "house-words", "-m", "scripted:few.json", "--cases", 10, "--json")
     assert (done.code, done.json["cases"]) == (0, 10), done.err
     file = house / "house-words" / "evals" / "evals.json"
@@ -781,7 +946,9 @@ def test_tests_are_written_from_what_the_skill_was_made_from(upskill: Upskill, h
 
 def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path) -> None:
     """Defect 16."""
-    (house / "tools.json").write_text(json.dumps({"tools": [{"name": "sail", "description": "Sails to a port."}]}))
+    (house / "tools.json").write_text(
+        json.dumps({"tools": [{"name": "sail", "description": "Sails to a port."}]})
+    )
     with serving("I do not know.") as server:
         done = generate(
             *(upskill, "--tool", "tools.json#sail", "--student", "any/name:Q4_0"),
@@ -794,15 +961,23 @@ def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path
         assert all("Sails to a port." in request for _, request, _ in store.requests())
 
 
-def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upskill: Upskill, house: Path) -> None:
+def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(
+    upskill: Upskill, house: Path
+) -> None:
     """Every kind that we know, in what was asked, said, run and printed, as a command sees it from end to end."""
     planted = [(line.format(secret), secret) for _, line, secret in PLANTED.values()]
     assert len({kind for kind, _, _ in PLANTED.values()}) >= 15
-    rows: list[dict[str, Any]] = [{"role": "user", "content": "set it up. " + " ; ".join(line for line, _ in planted)}]
+    rows: list[dict[str, Any]] = [
+        {"role": "user", "content": "set it up. " + " ; ".join(line for line, _ in planted)}
+    ]
     for number, (line, _) in enumerate(planted):
         function = {"name": "bash", "arguments": json.dumps({"command": line})}
         rows += [
-            {"role": "assistant", "content": line, "tool_calls": [{"id": str(number), "function": function}]},
+            {
+                "role": "assistant",
+                "content": line,
+                "tool_calls": [{"id": str(number), "function": function}],
+            },
             {"role": "tool", "tool_call_id": str(number), "content": f"{line}\n"},
         ]
     (house / "session.json").write_text(json.dumps(rows))
@@ -811,16 +986,28 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upsk
     done = generate(upskill, *given, "--candidates", 2)
     assert done.code == 0, done.err
     assert "Before anything was sent or saved, upskill redacted" in done.err
-    extracted = upskill("generate", "--from", "session.json", "-m", "extract", "--no-eval", "--store", "runs")
+    extracted = upskill(
+        "generate", "--from", "session.json", "-m", "extract", "--no-eval", "--store", "runs"
+    )
     assert extracted.code in (0, 2, 3)  # there may be nothing to learn from it
     with open_store(house / "runs") as store:
         requests = list(store.requests())
     assert len(requests) >= 5
     kept = [
-        path.read_bytes() for folder in ("runs", "skills") for path in (house / folder).rglob("*") if path.is_file()
+        path.read_bytes()
+        for folder in ("runs", "skills")
+        for path in (house / folder).rglob("*")
+        if path.is_file()
     ]
     everything = "\n".join(
-        [done.out, done.err, extracted.out, extracted.err, repr(requests), *(data.decode("latin-1") for data in kept)]
+        [
+            done.out,
+            done.err,
+            extracted.out,
+            extracted.err,
+            repr(requests),
+            *(data.decode("latin-1") for data in kept),
+        ]
     )
     leaked = [
         name
@@ -844,14 +1031,18 @@ def library_options(**more: Any) -> GenerateOptions:
     )
 
 
-def test_the_library_does_what_the_command_does_and_reports_each_event(upskill: Upskill, house: Path) -> None:
+def test_the_library_does_what_the_command_does_and_reports_each_event(
+    upskill: Upskill, house: Path
+) -> None:
     seen: list[str] = []
     results: list[Result] = []
     made = generate_now(
         library_options(),
         events=AuthoringEvents(
             estimate=lambda expected: seen.append(f"estimate {expected.calls > 0}"),
-            attempt_started=lambda number, plan: seen.append(f"attempt {number} {len(plan.suite.cases)}"),
+            attempt_started=lambda number, plan: seen.append(
+                f"attempt {number} {len(plan.suite.cases)}"
+            ),
             started=lambda plan, run, missing: seen.append(f"run of {len(plan)}"),
             attempt_ended=lambda attempt: seen.append(f"{attempt.accepted}"),
             held_out_started=lambda plan: seen.append(f"held out {len(plan.suite.cases)}"),
@@ -862,10 +1053,18 @@ def test_the_library_does_what_the_command_does_and_reports_each_event(upskill: 
     assert seen[:4] == first
     held_out = f"run of {2 * len(HELD_OUT)}"  # without the skill, then with the first draft instead
     assert seen[-3:] == [f"held out {len(HELD_OUT)}", held_out, held_out]
-    assert [line for line in seen if line in ("True", "False")] == ["True", "False", "False", "True"]
+    assert [line for line in seen if line in ("True", "False")] == [
+        "True",
+        "False",
+        "False",
+        "True",
+    ]
     # Both arms of the first, eight failing cases for each of two that fix none, and all for the last, with two seeds.
     assert len(results) == (2 + 1 + 2 * 2) * len(TRAIN) + 2 * 8 + 3 * len(HELD_OUT)
-    assert (made.folder, made.student and made.student.name) == (Path("skills/house-words"), "scripted:student.json")
+    assert (made.folder, made.student and made.student.name) == (
+        Path("skills/house-words"),
+        "scripted:student.json",
+    )
     assert made.fit is not None
     assert made.held_out is not None
     assert (made.fit.skill_lift, made.held_out.skill_lift) == (1.0, 1.0)
@@ -909,7 +1108,9 @@ def test_kills_at_any_point_pay_for_nothing_twice(
     """Teacher, test writer and student are one server that counts; the command is killed after each few requests."""
     chance = random.Random(20261115)
     revisions = {1: HARMFUL, 2: NOTHING, 3: GOOD}
-    limit = math.inf  # of requests that are answered, so that no process ends before it can be killed
+    limit = (
+        math.inf
+    )  # of requests that are answered, so that no process ends before it can be killed
 
     def answer(call: Call) -> str | Trouble:
         if len(server.requests) > limit:
@@ -962,12 +1163,17 @@ def test_kills_at_any_point_pay_for_nothing_twice(
             ]
         assert last.json["ended"] == whole.json["ended"]
         held_out, expected = (result.json["held_out"]["models"][0] for result in (last, whole))
-        assert [held_out[key] for key in ("pairs", "lift")] == [expected[key] for key in ("pairs", "lift")]
+        assert [held_out[key] for key in ("pairs", "lift")] == [
+            expected[key] for key in ("pairs", "lift")
+        ]
         assert Skill.load("two/house-words").body == Skill.load("one/house-words").body
 
 
 def asked(server: Loopback) -> list[str]:
-    return [json.dumps([logged.model, logged.body["messages"], logged.body.get("seed")]) for logged in server.requests]
+    return [
+        json.dumps([logged.model, logged.body["messages"], logged.body.get("seed")])
+        for logged in server.requests
+    ]
 
 
 # Traces, and the real student.
@@ -975,7 +1181,9 @@ def asked(server: Loopback) -> list[str]:
 CACHE = cache_folder()  # of whoever runs the tests: the weights lie there
 
 
-def test_what_was_evaluated_is_not_replaced_by_the_same_skill_unproven(upskill: Upskill, house: Path) -> None:
+def test_what_was_evaluated_is_not_replaced_by_the_same_skill_unproven(
+    upskill: Upskill, house: Path
+) -> None:
     first = generate(upskill, "--attempts", 0, "--json")
     folder = house / first.json["saved_to"]
     files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -1002,14 +1210,27 @@ def test_an_edit_that_helps_the_real_student_is_kept(
 ) -> None:
     """A trace, a scripted teacher, the embedded student, and cases that only whoever reads the skill can pass."""
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
-    monkeypatch.setattr(comparison, "CONFIRMING_PAIRS", 12)  # of 96: a real model takes a second for each trial
+    monkeypatch.setattr(
+        comparison, "CONFIRMING_PAIRS", 12
+    )  # of 96: a real model takes a second for each trial
     numbers = NUMBERS[:12]
     told = "\n\n".join(f"$ ship --show {number}\n{fact(number)}" for number in numbers)
-    (home / "session.md").write_text(f"User: learn all about the ship\n\n{told}\n\nAssistant: Done.\n")
+    (home / "session.md").write_text(
+        f"User: learn all about the ship\n\n{told}\n\nAssistant: Done.\n"
+    )
     good = insert("\n".join(fact(number) for number in numbers if number not in FIRST), after=4)
     write_rules(home / "teacher.json", teacher_rules(draft(FIRST, ["s2"]), [good], numbers))
     done = upskill(
-        *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--student", SMALL, *LONG),
+        *(
+            "generate",
+            "--from",
+            "session.md",
+            "-m",
+            "scripted:teacher.json",
+            "--student",
+            SMALL,
+            *LONG,
+        ),
         *("--cases", len(numbers), "--attempts", 1, "--json"),
     )
     assert done.code == 0, done.err

@@ -56,16 +56,21 @@ def settle(home: Path) -> None:
         write_skill(home / name, cases=8)
     write_script(home / "model.yaml")
     write_script(
-        home / "mixed.yaml", [{"when": "guest 1.", "answer": "no"}, {"when": "guest 2.", "answer": "ahoy"}, *HELPFUL]
+        home / "mixed.yaml",
+        [{"when": "guest 1.", "answer": "no"}, {"when": "guest 2.", "answer": "ahoy"}, *HELPFUL],
     )
     write_script(home / "hurt.yaml", [{"system": "ahoy", "answer": "hello"}, {"answer": "ahoy"}])
 
 
 def normal(text: str) -> str:
     """Without what differs from day to day and from machine to machine, in as many characters."""
-    text = re.sub(r"\b(greeter|sailor|parrot)-[0-9a-f]{8}\b", r"\1-0a1b2c3d", text)  # a hash of the plan
+    text = re.sub(
+        r"\b(greeter|sailor|parrot)-[0-9a-f]{8}\b", r"\1-0a1b2c3d", text
+    )  # a hash of the plan
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", "2026-01-02T03:04:05+00:00", text)
-    text = re.sub(r"^\d{4}-\d\d-\d\d .* (INFO|DEBUG) .*\n", "", text, flags=re.MULTILINE)  # the log of -v
+    text = re.sub(
+        r"^\d{4}-\d\d-\d\d .* (INFO|DEBUG) .*\n", "", text, flags=re.MULTILINE
+    )  # the log of -v
     text = re.sub(r"\d+\.\d s\b", "0.0 s", text)  # how long a trial took
     return text.replace("  ready   ", "  absent  ")  # weights that are here
 
@@ -80,7 +85,9 @@ FOUND = (
 
 def without_findings(text: str) -> str:
     """The report of a doctor, with … for what was found on this machine; of embedded models only the default one."""
-    text = re.sub(rf"^(  ). ({FOUND})  .*\n(?: {{20,}}.*\n)*", r"\1· \2 …\n", text, flags=re.MULTILINE)
+    text = re.sub(
+        rf"^(  ). ({FOUND})  .*\n(?: {{20,}}.*\n)*", r"\1· \2 …\n", text, flags=re.MULTILINE
+    )
     return re.sub(r"^  · local:(?!qwen2\.5-coder-0\.5b ).*\n", "", text, flags=re.MULTILINE)
 
 
@@ -104,7 +111,9 @@ def test_what_is_printed_is_as_it_should_be(
     for name, text in found.items():
         if WRITE:
             (GOLDEN / f"{name}-{width}.txt").write_text(text, encoding="utf-8")
-    wanted = {name: (GOLDEN / f"{name}-{width}.txt").read_text(encoding="utf-8") for name in COMMANDS}
+    wanted = {
+        name: (GOLDEN / f"{name}-{width}.txt").read_text(encoding="utf-8") for name in COMMANDS
+    }
     assert found == wanted
 
 
@@ -127,8 +136,12 @@ def test_a_terminal_shows_what_a_pipe_of_the_same_width_gets(home: Path) -> None
     os.close(ours)
     assert b"\x1b[1;32m" in drawn  # in colour
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode()).replace("\r", "")
-    shown = [line.rstrip() for line in normal(plain).splitlines() if not re.match(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", line)]
-    wanted = (GOLDEN / "eval-80.txt").read_text(encoding="utf-8").replace("--- standard error\n", "")
+    shown = [
+        line.rstrip() for line in normal(plain).splitlines() if not re.match(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", line)
+    ]
+    wanted = (
+        (GOLDEN / "eval-80.txt").read_text(encoding="utf-8").replace("--- standard error\n", "")
+    )
     assert shown == wanted.splitlines()[1:]
 
 
@@ -144,14 +157,24 @@ def test_no_word_is_broken_at_any_width(
     students = ("-m", f"scripted:{LONG}.yaml", "-m", "scripted:mixed.yaml")
     for skill in ("greeter", "sailor"):
         upskill("eval", skill, *students, "--repeats", "3")
-    given = ("eval", "greeter", *students, "--repeats", "3", "-v") if command == "eval" else (command,)
+    given = (
+        ("eval", "greeter", *students, "--repeats", "3", "-v") if command == "eval" else (command,)
+    )
     monkeypatch.setenv("COLUMNS", "1000")
-    words = {*upskill(*given).out.split(), "Model", "Pass", "rate"}  # the heads of a narrow table of runs
+    words = {
+        *upskill(*given).out.split(),
+        "Model",
+        "Pass",
+        "rate",
+    }  # the heads of a narrow table of runs
     for width in (60, 80, 100, 200):
         monkeypatch.setenv("COLUMNS", str(width))
         out = upskill(*given).out
         assert set(out.split()) <= words, width
         for line in out.splitlines():
-            assert len(line) <= width or LONG in line or "https://" in line, (width, line)  # only those stick out
+            assert len(line) <= width or LONG in line or "https://" in line, (
+                width,
+                line,
+            )  # only those stick out
         if command != "models":
             assert f"scripted:{LONG}.yaml" in out

@@ -19,7 +19,17 @@ from upskill.sandboxes.bubblewrap import namespace_arguments
 from upskill.sandboxes.gpu import check_gpu, gpu_devices, gpu_turn
 from upskill.suites import Suite
 
-NAMES = ("nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvram", "sda", "kvm")
+NAMES = (
+    "nvidia0",
+    "nvidia11",
+    "nvidiactl",
+    "nvidia-uvm",
+    "nvidia-uvm-tools",
+    "nvidia-modeset",
+    "nvram",
+    "sda",
+    "kvm",
+)
 
 
 @pytest.fixture
@@ -60,7 +70,9 @@ def test_a_container_is_given_the_gpu_by_its_engine() -> None:
     assert "gpu" not in " ".join(container.run_arguments("it", Setup(), "/usr/bin/docker"))
 
 
-async def test_a_kind_that_cannot_show_a_gpu_refuses(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kind_that_cannot_show_a_gpu_refuses(
+    devices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SandboxError, match="landlock cannot provide a GPU"):
         await SANDBOXES.load("landlock")().open(Setup(gpu=True))
     with pytest.raises(UsageError, match="the 'landlock' sandbox cannot provide a GPU"):
@@ -85,7 +97,9 @@ def test_without_a_gpu_nothing_is_asked_where_one_is_wanted(
     monkeypatch.setattr(gpu, "gpu_devices", list[Path])
     write_skill(home / "skill")
     write_script(home / "student.yaml", HELPFUL)
-    done = upskill("eval", "skill", "-m", "scripted:student.yaml", "--agent", "tools", "--set", "gpu=true")
+    done = upskill(
+        "eval", "skill", "-m", "scripted:student.yaml", "--agent", "tools", "--set", "gpu=true"
+    )
     assert done.code == 2
     assert "this needs a GPU, and this machine has none (no /dev/nvidia0)" in done.err
     assert (
@@ -113,7 +127,16 @@ def test_a_student_gets_the_gpu_in_its_sandbox_and_its_turn(
         write_skill(home / "skill", suite={"cases": [case | {"id": str(wanted)} | given]})
         write_script(home / "student.yaml", HELPFUL)
         opened.clear()
-        line = ("eval", "skill", "-m", "scripted:student.yaml", "--agent", "tools", "--sandbox", "bubblewrap")
+        line = (
+            "eval",
+            "skill",
+            "-m",
+            "scripted:student.yaml",
+            "--agent",
+            "tools",
+            "--sandbox",
+            "bubblewrap",
+        )
         assert upskill(*line).code == 0
         assert (wanted, wanted) in opened
         assert (True, False) not in opened
@@ -140,7 +163,9 @@ asyncio.run(main())
 """
 
 
-async def test_trials_take_turns_on_the_gpu_across_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trials_take_turns_on_the_gpu_across_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     lock = tmp_path / "upskill-gpu.lock"
@@ -172,7 +197,9 @@ async def test_trials_take_turns_on_the_gpu_across_processes(tmp_path: Path, mon
         await waiting
 
 
-HOLDS = "import fcntl, time; fcntl.flock(0, fcntl.LOCK_EX); print('mine', flush=True); time.sleep(600)"
+HOLDS = (
+    "import fcntl, time; fcntl.flock(0, fcntl.LOCK_EX); print('mine', flush=True); time.sleep(600)"
+)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
@@ -186,7 +213,10 @@ async def test_another_user_cannot_hold_the_gpu_for_ever(
     with (
         (tmp_path / "upskill-gpu.lock").open() as lock,
         subprocess.Popen(
-            ["/usr/bin/env", "python3", "-c", HOLDS], user="nobody", stdin=lock, stdout=subprocess.PIPE
+            ["/usr/bin/env", "python3", "-c", HOLDS],
+            user="nobody",
+            stdin=lock,
+            stdout=subprocess.PIPE,
         ) as other,
     ):
         assert other.stdout is not None
@@ -207,7 +237,11 @@ async def test_what_somebody_put_in_place_of_the_lock_stops_nobody(
     (tmp_path / "cache").mkdir()
     (tmp_path / "precious").write_text("untouched")
     lock = tmp_path / "upskill-gpu.lock"
-    {"link": lambda: lock.symlink_to("precious"), "fifo": lambda: os.mkfifo(lock), "folder": lock.mkdir}[squatter]()
+    {
+        "link": lambda: lock.symlink_to("precious"),
+        "fifo": lambda: os.mkfifo(lock),
+        "folder": lock.mkdir,
+    }[squatter]()
     async with gpu_turn():
         assert (tmp_path / "cache/upskill-gpu.lock").is_file()
     assert (tmp_path / "precious").read_text() == "untouched"

@@ -19,7 +19,9 @@ from upskill.suites.quality import probe_suite
 from upskill.traces import Usage
 
 SKILL = Skill.new("greeter", "Greets people.", "Say ahoy.\n")
-READS_JSON = "import json\ndef check(answer, workspace, trace):\n    return json.loads(answer)['a'] == 1\n"
+READS_JSON = (
+    "import json\ndef check(answer, workspace, trace):\n    return json.loads(answer)['a'] == 1\n"
+)
 READS_FILE = "def check(answer, workspace, trace):\n    return open(workspace + '/a.txt').read() == 'right'\n"
 BROKEN = "def check(answer, workspace, trace):\n    raise RuntimeError('as always')\n"
 
@@ -28,7 +30,9 @@ def case_with(*checks: dict[str, Any], **more: Any) -> Suite:
     return Suite.parse([{"id": "one", "prompt": "Do it.", "checks": list(checks), **more}])
 
 
-async def run(folder: Path, suite: Suite, rules: list[dict[str, Any]], store: Store, **options: Any) -> list[Result]:
+async def run(
+    folder: Path, suite: Suite, rules: list[dict[str, Any]], store: Store, **options: Any
+) -> list[Result]:
     model = write_script(folder / "model.yaml", rules)
     plan = make_plan(SKILL, suite, [model], PlanOptions(baseline=False, **options))
     evaluation = await evaluate(plan, store=store, models=Models(replies=store))
@@ -39,7 +43,9 @@ def python(source: str) -> dict[str, Any]:
     return {"python": {"file": "check.py", "source": source}}
 
 
-async def test_a_check_that_an_answer_broke_has_failed_and_one_that_always_breaks_is_an_error(home: Path) -> None:
+async def test_a_check_that_an_answer_broke_has_failed_and_one_that_always_breaks_is_an_error(
+    home: Path,
+) -> None:
     said = [{"answer": "not JSON"}]
     with open_store(None) as store:
         (broke,) = await run(home, case_with(python(READS_JSON), reference='{"a": 1}'), said, store)
@@ -47,7 +53,9 @@ async def test_a_check_that_an_answer_broke_has_failed_and_one_that_always_break
         (gave_up,) = await run(home, case_with(python(READS_JSON)), said, store)
         (broken,) = await run(home, case_with(python(BROKEN), reference='{"a": 1}'), said, store)
     assert (broke.passed, broke.cause) == (False, "unreadable")
-    assert broke.findings[0].reason.startswith("the student's files broke the check, which works without them: ")
+    assert broke.findings[0].reason.startswith(
+        "the student's files broke the check, which works without them: "
+    )
     assert "JSONDecodeError" in broke.findings[0].reason
     assert gave_up.passed is None  # without a reference nothing shows that it can run
     assert broken.passed is None
@@ -55,7 +63,13 @@ async def test_a_check_that_an_answer_broke_has_failed_and_one_that_always_break
 
 
 @pytest.mark.parametrize(
-    "broken", [{"answer": "Roses are red."}, {"stop": "refusal"}, {"stop": "context"}, {"error": "the network is gone"}]
+    "broken",
+    [
+        {"answer": "Roses are red."},
+        {"stop": "refusal"},
+        {"stop": "context"},
+        {"error": "the network is gone"},
+    ],
 )
 async def test_a_judge_that_breaks_down_on_some_answers_is_an_error_and_not_the_students_failure(
     home: Path, broken: dict[str, Any]
@@ -68,7 +82,9 @@ async def test_a_judge_that_breaks_down_on_some_answers_is_an_error_and_not_the_
         {"answer": "BOMB"},
     ]
     with open_store(None) as store:
-        (result,) = await run(home, case_with({"judge": "It is polite."}), rules, store, judge="scripted:model.yaml")
+        (result,) = await run(
+            home, case_with({"judge": "It is polite."}), rules, store, judge="scripted:model.yaml"
+        )
     assert (result.passed, result.cause) == (None, "judge")
     assert result.error.startswith("checking judge of one: ")
 
@@ -85,13 +101,17 @@ class Waiting(Check):
         return Finding(evidence.answer == self.text, "looked")
 
 
-WAITS = Suite((Case("one", "Do it.", (SuiteCheck("waiting", "first", Waiting(text="first")),)),), "given")
+WAITS = Suite(
+    (Case("one", "Do it.", (SuiteCheck("waiting", "first", Waiting(text="first")),)),), "given"
+)
 
 
 async def test_an_answer_that_could_not_be_graded_is_graded_again_and_not_asked_for_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = write_script(home / "model.yaml", [{"answer": "first", "usage": {"input": 10, "output": 5, "cost": 0.5}}])
+    model = write_script(
+        home / "model.yaml", [{"answer": "first", "usage": {"input": 10, "output": 5, "cost": 0.5}}]
+    )
     plan = make_plan(SKILL, WAITS, [model], PlanOptions(baseline=False))
     with open_store(home / "runs") as store:
         evaluation = await evaluate(plan, store=store)  # without a cache of replies
@@ -130,11 +150,17 @@ async def test_what_an_errored_try_cost_stays_counted(home: Path) -> None:
         evaluation = await evaluate(plan, store=store)
         assert evaluation.spent["student"] == (22, 0.75)
         (result,) = store.results(evaluation.run)
-        assert (result.passed, result.usage.total_tokens, result.earlier.total_tokens) == (True, 15, 7)
+        assert (result.passed, result.usage.total_tokens, result.earlier.total_tokens) == (
+            True,
+            15,
+            7,
+        )
 
 
 async def test_a_suite_whose_check_breaks_where_nothing_was_done_is_warned_of() -> None:
-    (weak,) = [one for one in await probe_suite(case_with(python(READS_FILE))) if one.probe == "breaks"]
+    (weak,) = [
+        one for one in await probe_suite(case_with(python(READS_FILE))) if one.probe == "breaks"
+    ]
     assert "FileNotFoundError" in weak.reason
     for sound in (
         case_with(python(READS_FILE), files={"a.txt": "wrong"}),

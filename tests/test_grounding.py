@@ -70,15 +70,20 @@ def test_what_stands_beside_a_placeholder_is_part_of_a_word_of_the_evidence() ->
         "- `tern push-<ring>` and `<tool> push-gold`",
     ):
         assert uncovered(line, shown) == [], line
-    assert uncovered("- `git show <commit>~2:requests/FR/AGI.md`", shown) == ["…~2:requests/FR/AGI.md"]
+    assert uncovered("- `git show <commit>~2:requests/FR/AGI.md`", shown) == [
+        "…~2:requests/FR/AGI.md"
+    ]
     assert uncovered("- `tern pull-<ring>`", shown) == ["pull-…"]
     assert uncovered("- `tern push`", shown) == ["push"]
 
 
 def test_evidence_is_what_pieces_say_and_the_pieces_behind_them() -> None:
-    step = json.dumps({"tool": "bash", "arguments": {"command": 'tern say "a\nb" --loud'}, "output": "took 12 s"})
+    step = json.dumps(
+        {"tool": "bash", "arguments": {"command": 'tern say "a\nb" --loud'}, "output": "took 12 s"}
+    )
     material = Material(
-        "use `tern`", (Piece("q1", "quotation", "it worked", based_on=("s1",)), Piece("s1", "step", step))
+        "use `tern`",
+        (Piece("q1", "quotation", "it worked", based_on=("s1",)), Piece("s1", "step", step)),
     )
     assert uncovered_by("`tern say --loud` took 12 s", ["q1"], material) == []
     assert uncovered_by("`tern say`", ["task"], material) == ["say"]
@@ -87,11 +92,20 @@ def test_evidence_is_what_pieces_say_and_the_pieces_behind_them() -> None:
 
 def blocks(*pairs: tuple[str, str]) -> dict[str, Any]:
     written = [{"text": text, "evidence": [source]} for text, source in pairs]
-    return {"name": "tern", "description": "Pushes with tern. Use when pushing.", "blocks": written, "files": []}
+    return {
+        "name": "tern",
+        "description": "Pushes with tern. Use when pushing.",
+        "blocks": written,
+        "files": [],
+    }
 
 
-INVENTED = blocks(("- Push with `tern push --force`.", "d1"), ("- Exit code 17: `tern unlock`.", "d1"))
-MENDED = blocks(("- Push with `tern push --ring gold`.", "d1"), ("- Exit code 17: `tern unlock`.", "d1"))
+INVENTED = blocks(
+    ("- Push with `tern push --force`.", "d1"), ("- Exit code 17: `tern unlock`.", "d1")
+)
+MENDED = blocks(
+    ("- Push with `tern push --ring gold`.", "d1"), ("- Exit code 17: `tern unlock`.", "d1")
+)
 
 
 @pytest.fixture
@@ -110,12 +124,25 @@ def teacher(home: Path, first: dict[str, Any], again: dict[str, Any]) -> None:
     write_rules(home / "teacher.json", rules)
 
 
-def test_a_line_that_its_evidence_does_not_cover_goes_back_to_the_teacher(upskill: Upskill, tern: Path) -> None:
+def test_a_line_that_its_evidence_does_not_cover_goes_back_to_the_teacher(
+    upskill: Upskill, tern: Path
+) -> None:
     teacher(tern, INVENTED, MENDED)
-    done = upskill("generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval", "--json")
+    done = upskill(
+        "generate",
+        "push",
+        "--from",
+        "guide.md",
+        "-m",
+        "scripted:teacher.json",
+        "--no-eval",
+        "--json",
+    )
     assert done.code == 0, done.err
     with open_store(tern / "runs") as store:
-        asked = sorted((request for role, request, _ in store.requests() if role == "teacher"), key=len)
+        asked = sorted(
+            (request for role, request, _ in store.requests() if role == "teacher"), key=len
+        )
     assert len(asked) == 2
     assert "says '--force', which is not in d1" in asked[1]
     saved = Skill.load(tern / done.json["saved_to"])
@@ -123,18 +150,33 @@ def test_a_line_that_its_evidence_does_not_cover_goes_back_to_the_teacher(upskil
     assert (own_lines(saved), done.json["own_lines"], done.json["notes"]) == (([], 2), 0, [])
 
 
-def test_a_line_of_an_older_skill_is_not_called_the_teachers_own(upskill: Upskill, tern: Path) -> None:
-    skill = Skill.new("tern-old", "Pushes.", "- Push with `tern push`.\n- Log in with `tern login`.")
-    Provenance().with_sources({"- Push with `tern push`.": ("own",)}, {}).add_to(skill).save(tern / "tern-old")
+def test_a_line_of_an_older_skill_is_not_called_the_teachers_own(
+    upskill: Upskill, tern: Path
+) -> None:
+    skill = Skill.new(
+        "tern-old", "Pushes.", "- Push with `tern push`.\n- Log in with `tern login`."
+    )
+    Provenance().with_sources({"- Push with `tern push`.": ("own",)}, {}).add_to(skill).save(
+        tern / "tern-old"
+    )
     shown = upskill("show", "tern-old", "--sources").out
     assert "own 1 of 2 lines rests on the teacher's word alone." in shown
     assert "1 of 2 lines has no source: from an older skill, or edited by hand." in shown
     assert "- Log in with `tern login`.\n" in shown
 
 
-def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(upskill: Upskill, tern: Path) -> None:
+def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(
+    upskill: Upskill, tern: Path
+) -> None:
     teacher(tern, INVENTED, INVENTED)
-    given = ("--from", "guide.md", "-m", "scripted:teacher.json", "--student", "scripted:student.json")
+    given = (
+        "--from",
+        "guide.md",
+        "-m",
+        "scripted:teacher.json",
+        "--student",
+        "scripted:student.json",
+    )
     done = upskill("generate", "push", *given, "--attempts", 0)
     assert done.code == 0, done.err
     assert "1 of 2 lines rests on the teacher's word alone" in done.out
@@ -147,7 +189,9 @@ def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(upskill: Upskill
     assert [row["own"] for row in rows] == [True, False]
 
 
-def test_a_line_that_stands_twice_has_its_own_evidence_at_each_place(upskill: Upskill, tern: Path) -> None:
+def test_a_line_that_stands_twice_has_its_own_evidence_at_each_place(
+    upskill: Upskill, tern: Path
+) -> None:
     (tern / "more.md").write_text(GUIDE)
     line = "- Exit code 17: `tern unlock`."
     twice = blocks((line, "d1"), ("- Push with `tern push --ring gold`.", "d1"), (line, "d2"))
@@ -163,16 +207,27 @@ def test_a_line_that_stands_twice_has_its_own_evidence_at_each_place(upskill: Up
     assert [each.ids for each in sourced_lines(edited)] == [("d1",), (), ("d1", "d2")]
 
 
-def test_a_line_that_is_evident_in_one_place_is_not_the_teachers_own_there(upskill: Upskill, tern: Path) -> None:
+def test_a_line_that_is_evident_in_one_place_is_not_the_teachers_own_there(
+    upskill: Upskill, tern: Path
+) -> None:
     line = "tern push --ring gold"
-    twice = blocks((f"Push:\n\n```\n{line}\n```", "d1"), (f"After tea:\n\n```\ncd\n{line}\n```", "own"))
+    twice = blocks(
+        (f"Push:\n\n```\n{line}\n```", "d1"), (f"After tea:\n\n```\ncd\n{line}\n```", "own")
+    )
     teacher(tern, twice, twice)
-    assert upskill("generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval").code == 0
+    assert (
+        upskill(
+            "generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval"
+        ).code
+        == 0
+    )
     own, _ = own_lines(Skill.load(tern / "skills" / "tern"))
     assert own == ["After tea:", "cd", line]
 
 
-def test_a_skill_from_a_sentence_alone_says_that_only_memory_stands_behind_it(upskill: Upskill, tern: Path) -> None:
+def test_a_skill_from_a_sentence_alone_says_that_only_memory_stands_behind_it(
+    upskill: Upskill, tern: Path
+) -> None:
     memory = blocks(("- Push with `tern push`.", "own"))
     teacher(tern, memory, memory)
     done = upskill("generate", "push with tern", "-m", "scripted:teacher.json", "--no-eval")
@@ -181,5 +236,7 @@ def test_a_skill_from_a_sentence_alone_says_that_only_memory_stands_behind_it(up
         assert "This skill comes ONLY FROM THE MODEL'S MEMORY" in " ".join(said.split())
         assert "--from" in said
     assert "upskill eval skills/tern -m MODEL" in done.out
-    given = upskill("generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval")
+    given = upskill(
+        "generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval"
+    )
     assert "MEMORY" not in given.out + given.err

@@ -27,9 +27,7 @@ SUBTRACTS = "def add(a, b):\n    return a - b\n"
 RIGHT = "sed -i 's/a - b/a + b/'"
 FIX = "Fix the function add in add.py so that it adds."
 CASE = "import unittest\nfrom add import add\nclass T(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n"
-REPOSITORY = (
-    "git init -q -b main . && git config user.email a@b && git config user.name a && git add -A && git commit -qm first"
-)
+REPOSITORY = "git init -q -b main . && git config user.email a@b && git config user.name a && git add -A && git commit -qm first"
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,12 @@ UNITTESTS = {
 PYTESTS = {
     **{
         name: UNITTESTS[name]
-        for name in ("a package of the tests", "a package above", "a module of Python", "sitecustomize")
+        for name in (
+            "a package of the tests",
+            "a package above",
+            "a module of Python",
+            "sitecustomize",
+        )
     },
     **{
         f"{name} with options": f"printf '[{section}]\\naddopts = --collect-only\\n' > {name}"
@@ -367,7 +370,10 @@ RIGHT_WORK = {
 }  # fmt: skip
 
 
-NOT_BUILT = {"Makefile": "prog: main.c\n\tgcc9 -o prog main.c\n", "main.c": "int main(void) { return 0; }\n"}
+NOT_BUILT = {
+    "Makefile": "prog: main.c\n\tgcc9 -o prog main.c\n",
+    "main.c": "int main(void) { return 0; }\n",
+}
 BUILDS = "sed -i s/gcc9/cc/ Makefile"
 SUMS = {"add.py": ADDS, "test_add.py": CASE.replace("5", "6")}
 # Right work that cannot be told from a fake: the file that the finding names.
@@ -397,7 +403,9 @@ async def kind(home: Path) -> SandboxBackend:
 
 
 @pytest.mark.parametrize("name", CASES | SHADOWS)
-async def test_right_work_passes_and_wrong_work_fails_whatever_was_planted(name: str, kind: SandboxBackend) -> None:
+async def test_right_work_passes_and_wrong_work_fails_whatever_was_planted(
+    name: str, kind: SandboxBackend
+) -> None:
     case = (CASES | SHADOWS)[name]
     if not shutil.which(case.needs, path="/usr/local/bin:/usr/bin:/bin"):
         pytest.skip(f"{case.needs} is not installed where a sandbox sees it")
@@ -428,7 +436,9 @@ async def test_right_work_passes_and_wrong_work_fails_whatever_was_planted(name:
 async def test_plants_are_told_from_work(plant: Plant, outcome: str, kind: SandboxBackend) -> None:
     line = plant.checks[0].get("command", {}).get("run", "")
     for program in ("git", "npm", "node", "cmake", "make", "cc"):
-        if program in line.split() and not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
+        if program in line.split() and not shutil.which(
+            program, path="/usr/local/bin:/usr/bin:/bin"
+        ):
             pytest.skip(f"{program} is not installed where a sandbox sees it")
     notes = ["failed"]
     await leave(kind, plant, notes.append)
@@ -449,7 +459,9 @@ async def test_a_check_that_passes_only_with_what_was_put_back_or_removed_is_dis
     reason = grading.findings[-1].reason
     assert file in reason
     assert "name it in `keeps`" in reason
-    kept = [{name: config | {"keeps": [file]} for name, config in each.items()} for each in plant.checks]
+    kept = [
+        {name: config | {"keeps": [file]} for name, config in each.items()} for each in plant.checks
+    ]
     notes = ["failed"]
     await leave(kind, replace(plant, checks=kept), notes.append)
     assert notes[-1].split(":")[0] == "passed"
@@ -467,25 +479,38 @@ MEASURES = {
 
 
 @pytest.mark.parametrize(
-    "line", ["grep -q ll ~/.bashrc", "PATH=$HOME/.local/bin:$PATH greet", "git config --global user.name | grep Ada"]
+    "line",
+    [
+        "grep -q ll ~/.bashrc",
+        "PATH=$HOME/.local/bin:$PATH greet",
+        "git config --global user.name | grep Ada",
+    ],
 )
 def test_a_suite_is_warned_of_a_check_that_looks_into_its_own_empty_home(line: str) -> None:
     case = {"prompt": "Set up my account.", "checks": command(line)}
     assert ["is in /home/student" in warning for warning in Suite.parse([case]).warnings] == [True]
     named = command("grep -q ll /home/student/.bashrc")
     assert Suite.parse([case | {"checks": named}]).warnings == ()
-    assert Suite.parse([case | {"checks": command(f"export HOME=/home/student; {line}")}]).warnings == ()
+    assert (
+        Suite.parse([case | {"checks": command(f"export HOME=/home/student; {line}")}]).warnings
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
     ("work", "line"),
     [
         ("echo alias ll >> ~/.bashrc", "grep -q ll /home/student/.bashrc"),
-        ("git config --global user.name Ada", "git config -f /home/student/.gitconfig user.name | grep Ada"),
+        (
+            "git config --global user.name Ada",
+            "git config -f /home/student/.gitconfig user.name | grep Ada",
+        ),
         ("echo milk > ~/todo.txt", "grep milk /home/student/todo.txt"),
     ],
 )
-async def test_a_check_finds_what_the_student_left_in_its_home(work: str, line: str, kind: SandboxBackend) -> None:
+async def test_a_check_finds_what_the_student_left_in_its_home(
+    work: str, line: str, kind: SandboxBackend
+) -> None:
     notes = ["failed"]
     await leave(kind, Plant(work, command(line)), notes.append)
     assert notes[-1].split(":")[0] == "passed"
@@ -496,17 +521,26 @@ async def test_a_suite_is_warned_of_a_file_that_measures_the_work_until_keeps_na
     file: str, kind: SandboxBackend
 ) -> None:
     work, plant = MEASURES[file]
-    warnings = Suite.parse([{"prompt": plant.prompt, "files": plant.files, "checks": plant.checks}]).warnings
+    warnings = Suite.parse(
+        [{"prompt": plant.prompt, "files": plant.files, "checks": plant.checks}]
+    ).warnings
     assert [file in warning and work in warning for warning in warnings] == [True]
     checks = [{name: config | {"keeps": [work]} for name, config in plant.checks[0].items()}]
-    assert Suite.parse([{"prompt": plant.prompt, "files": plant.files, "checks": checks}]).warnings == ()
+    assert (
+        Suite.parse([{"prompt": plant.prompt, "files": plant.files, "checks": checks}]).warnings
+        == ()
+    )
     grading = await leave(kind, replace(plant, checks=checks), pytest.fail)
     assert grading.cause == "disputed"
     assert file in grading.findings[-1].reason
 
 
-async def test_a_failure_is_not_disputed_where_another_check_fails_for_good(kind: SandboxBackend) -> None:
+async def test_a_failure_is_not_disputed_where_another_check_fails_for_good(
+    kind: SandboxBackend,
+) -> None:
     checks = [*command("make && ./prog"), {"file_exists": "notes.txt"}]
-    grading = await leave(kind, Plant(BUILDS, checks, files=NOT_BUILT, prompt="`make` fails. Fix it."), pytest.fail)
+    grading = await leave(
+        kind, Plant(BUILDS, checks, files=NOT_BUILT, prompt="`make` fails. Fix it."), pytest.fail
+    )
     assert [finding.passed for finding in grading.findings] == [False, False]
     assert grading.cause == ""

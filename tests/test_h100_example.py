@@ -36,7 +36,9 @@ def kernel(name: str) -> str:
 
 def suites(*, unseen: bool = False) -> tuple[Suite, Suite]:
     """With a GPU, and without: of the example, or of the tasks that its skill was not made for."""
-    names = ("unseen.yaml", "unseen-without-gpu.yaml") if unseen else ("suite.yaml", "without-gpu.yaml")
+    names = (
+        ("unseen.yaml", "unseen-without-gpu.yaml") if unseen else ("suite.yaml", "without-gpu.yaml")
+    )
     return Suite.load(EVALS / names[0]), Suite.load(EVALS / names[1])
 
 
@@ -50,7 +52,9 @@ def test_every_case_has_a_task_a_kernel_and_asks_for_their_launcher() -> None:
         assert asked, name
         assert written, name
         assert asked[1] == " ".join(task(name).signature.split())
-        assert [one.kind for one in read_signature(written[1])] == [one.kind for one in task(name).arguments]
+        assert [one.kind for one in read_signature(written[1])] == [
+            one.kind for one in task(name).arguments
+        ]
         assert f"tasks/{name}.py" in str([named.config for named in case.checks])
 
 
@@ -80,7 +84,9 @@ def test_unseen_tasks_ask_for_their_launcher_and_are_none_of_the_others() -> Non
 @pytest.mark.parametrize("unseen", [False, True])
 def test_the_suite_without_a_gpu_asks_the_same(unseen: bool) -> None:
     full, without = suites(unseen=unseen)
-    assert [(case.id, case.prompt) for case in full.cases] == [(case.id, case.prompt) for case in without.cases]
+    assert [(case.id, case.prompt) for case in full.cases] == [
+        (case.id, case.prompt) for case in without.cases
+    ]
     kinds = {named.name for case in without.cases for named in case.checks}
     assert kinds == {"kernel_compiles", "kernel_resources", "not_contains"}
 
@@ -104,8 +110,12 @@ def forms() -> dict[str, str]:
 @pytest.mark.parametrize("form", forms())
 async def test_a_known_good_kernel_and_a_template_compile_and_spill_nothing(form: str) -> None:
     async with await SANDBOXES.load("bubblewrap")().open(Setup()) as sandbox:
-        evidence = Evidence(Trace((Step("assistant", f"```cuda\n{forms()[form]}```"),)), sandbox=sandbox)
-        finding = await read_check({"kernel_resources": {"spills": 0, "shared": 49152}}, form).check.run(evidence)
+        evidence = Evidence(
+            Trace((Step("assistant", f"```cuda\n{forms()[form]}```"),)), sandbox=sandbox
+        )
+        finding = await read_check(
+            {"kernel_resources": {"spills": 0, "shared": 49152}}, form
+        ).check.run(evidence)
     assert finding.passed, finding.reason
 
 
@@ -115,7 +125,9 @@ async def test_a_known_good_kernel_and_a_template_compile_and_spill_nothing(form
 async def test_a_known_good_kernel_passes_every_tier_of_its_case(name: str) -> None:
     (case,) = (case for case in suites()[0].cases if case.id.replace("-", "_") == name)
     async with await SANDBOXES.load("bubblewrap")().open(Setup()) as sandbox:
-        evidence = Evidence(Trace((Step("assistant", f"```cuda\n{kernel(name)}```"),)), sandbox=sandbox)
+        evidence = Evidence(
+            Trace((Step("assistant", f"```cuda\n{kernel(name)}```"),)), sandbox=sandbox
+        )
         for named in case.checks:
             finding = await named.check.run(evidence)
             assert finding.passed, finding.reason
@@ -140,7 +152,9 @@ OPERATOR(+) OPERATOR(-) OPERATOR(*) OPERATOR(/)
 #define __expf(v) low(__expf(v))
 #define __fdividef(a, b) low(__fdividef(a, b))
 """
-SUMS = re.compile(r"float(?= \w+_total\()|(?<=_total\()float|float(?= part\[| sum = 0\.0f)|, (?=sum = 0\.0f)")
+SUMS = re.compile(
+    r"float(?= \w+_total\()|(?<=_total\()float|float(?= part\[| sum = 0\.0f)|, (?=sum = 0\.0f)"
+)
 ANY = re.compile(r"(?<!constexpr )\bfloat\b")
 ONLY_MOVES = ("transpose", "embedding")
 # Rows of the tasks without a known-good kernel: one warp to a row `r`, `i` is where column `c` lies.
@@ -168,13 +182,21 @@ extern "C" void launch(SIGNATURE, cudaStream_t stream) { kernel<<<COUNT, 32, 0, 
 def in_low_precision(name: str) -> tuple[TaskHeader, str, str]:
     """A task, a right kernel, and the same with its sums (or, where it has none, all its numbers) too short."""
     unseen = name in ROWS
-    header = read_task((EVALS / ("unseen" if unseen else "tasks") / f"{name}.py").read_text(encoding="utf-8"))
+    header = read_task(
+        (EVALS / ("unseen" if unseen else "tasks") / f"{name}.py").read_text(encoding="utf-8")
+    )
     low = LOW.replace("TYPE", "__nv_bfloat16" if "bfloat16" in header.signature else "half")
     if not unseen:
         code = kernel(name)
         if "sum = 0.0f" in code:
-            return header, code, low + SUMS.sub(lambda found: "; low " if found[0] == ", " else "low", code)
-        wanting = code.replace("fmaf(x, 1.0f / 0.9f, residual)", "float(low(low(x / 0.9f) + residual))")
+            return (
+                header,
+                code,
+                low + SUMS.sub(lambda found: "; low " if found[0] == ", " else "low", code),
+            )
+        wanting = code.replace(
+            "fmaf(x, 1.0f / 0.9f, residual)", "float(low(low(x / 0.9f) + residual))"
+        )
         if wanting == code:
             wanting = OPERATIONS + re.sub(r": ([01]\.0f);", r": low(\1);", ANY.sub("low", code))
         return header, code, low + wanting
@@ -197,9 +219,9 @@ async def test_a_kernel_that_computes_in_half_precision_is_wrong(name: str) -> N
         for code, passes in ((right, True), (low, False)):
             evidence = Evidence(Trace((Step("assistant", f"```cuda\n{code}```"),)), sandbox=sandbox)
             line = {"kernel_correct": {"task": task, "sanitize": False}}
-            finding = await read_check(line, "suite.yaml", lambda path: (EVALS / path).read_text("utf-8")).check.run(
-                evidence
-            )
+            finding = await read_check(
+                line, "suite.yaml", lambda path: (EVALS / path).read_text("utf-8")
+            ).check.run(evidence)
             assert finding.passed is passes, finding.reason
             assert passes or "elements are wrong" in finding.reason
 
@@ -218,11 +240,24 @@ def test_the_skill_is_made_of_the_trace_by_the_answer_that_is_kept(
     assert sum(step.status == "error" for step in trace.steps) >= 4
     monkeypatch.chdir(tmp_path)
     shutil.copytree(EVALS, tmp_path / "evals")
-    words = ["generate", "write a CUDA kernel for the H100 with a plain C launcher, as one complete file"]
-    words += ["--from", "evals/trace.json", "--handoff", "desk", "--no-eval", "--tests", "evals/suite.yaml"]
+    words = [
+        "generate",
+        "write a CUDA kernel for the H100 with a plain C launcher, as one complete file",
+    ]
+    words += [
+        "--from",
+        "evals/trace.json",
+        "--handoff",
+        "desk",
+        "--no-eval",
+        "--tests",
+        "evals/suite.yaml",
+    ]
     words += ["--tokens", "600", "--output", "skills/h100-kernels"]
     assert upskill(*words).code == 0
     (prompt,) = Path("desk").glob("*.prompt.md")
-    shutil.copy(EVALS / "handoff" / "skill.answer.json", str(prompt).replace(".prompt.md", ".answer.json"))
+    shutil.copy(
+        EVALS / "handoff" / "skill.answer.json", str(prompt).replace(".prompt.md", ".answer.json")
+    )
     assert upskill(*words).code == 0
     assert Path("skills/h100-kernels/SKILL.md").read_text() == (EXAMPLE / "SKILL.md").read_text()

@@ -21,13 +21,19 @@ CASSETTES = sorted(kernel_students.RECORDED.glob("*.jsonl.gz"))
 
 def test_recorded_answers_are_graded_as_they_were(upskill: Upskill) -> None:
     """A few of them: compiling takes its time, and this student passes all."""
-    recorded = kernel_students.arguments(kernel_students.RECORDED / "frontier.jsonl.gz", "without_gpu")
+    recorded = kernel_students.arguments(
+        kernel_students.RECORDED / "frontier.jsonl.gz", "without_gpu"
+    )
     first = upskill("eval", *recorded, "--limit", "3", "--store", "one", "--json")
     assert first.code == 0, first.err
-    checks = upskill("show", first.json["run"], "--checks", "--store", "one", "--json").json["checks"]
+    checks = upskill("show", first.json["run"], "--checks", "--store", "one", "--json").json[
+        "checks"
+    ]
     expected = RESULTS["without_gpu"]["frontier"]
     rates = [(row["check"], row["arm"], row["rate"]) for row in expected["checks"]]
-    if kernel_students.compiler() == expected["compiler"]:  # another one may spill where this one does not
+    if (
+        kernel_students.compiler() == expected["compiler"]
+    ):  # another one may spill where this one does not
         graded = kernel_students.summary(first.json, checks)["checks"]
         assert [(row["check"], row["arm"], row["rate"]) for row in graded] == rates
 
@@ -36,7 +42,13 @@ def test_tasks_that_the_skill_was_not_made_for_are_as_the_readme_says(upskill: U
     evals = kernel_students.EXAMPLE / "evals"
     recorded = evals / "unseen" / "qwen2.5-coder-1.5b.jsonl.gz"
     done = upskill(
-        "eval", kernel_students.EXAMPLE, "-t", evals / "unseen-without-gpu.yaml", "--replay", recorded, "--json"
+        "eval",
+        kernel_students.EXAMPLE,
+        "-t",
+        evals / "unseen-without-gpu.yaml",
+        "--replay",
+        recorded,
+        "--json",
     )
     (model,) = done.json["models"]
     assert [model[arm]["passed"] for arm in ("baseline", "skill")] == [0, 7]
@@ -44,7 +56,9 @@ def test_tasks_that_the_skill_was_not_made_for_are_as_the_readme_says(upskill: U
     assert model["decision"] == "helps"
     low, high = (round(100 * end) for end in model["interval"])
     text = kernel_students.README.read_text(encoding="utf-8")
-    assert f"seven do with it: +{100 * model['lift']:.0f} points (+{low} to +{high}), *helps*" in text
+    assert (
+        f"seven do with it: +{100 * model['lift']:.0f} points (+{low} to +{high}), *helps*" in text
+    )
 
 
 def test_every_recording_is_graded_and_small() -> None:
@@ -52,13 +66,17 @@ def test_every_recording_is_graded_and_small() -> None:
     for cassette in CASSETTES:
         name = cassette.name.removesuffix(".jsonl.gz")
         graded = RESULTS["without_gpu"].get(name, {}).get("answers")
-        assert graded == kernel_students.fingerprint(cassette), f"{name} is not graded; run `make kernel-students`"
+        assert graded == kernel_students.fingerprint(cassette), (
+            f"{name} is not graded; run `make kernel-students`"
+        )
         assert cassette.stat().st_size < 200_000
 
 
 def test_the_readme_has_the_table_of_what_was_graded() -> None:
     text = kernel_students.README.read_text(encoding="utf-8")
-    assert kernel_students.with_table(text, RESULTS) == text, "run `python bench/kernel_students.py --table`"
+    assert kernel_students.with_table(text, RESULTS) == text, (
+        "run `python bench/kernel_students.py --table`"
+    )
 
 
 def row(model: str, tier: str, arm: str, passed: int) -> dict[str, Any]:
@@ -75,11 +93,19 @@ def test_a_student_graded_on_a_gpu_has_all_tiers_and_the_one_of_most_gain_is_nam
         for arm, count in zip(("baseline", "skill"), counts, strict=True)
     ]
     results: dict[str, Any] = {"without_gpu": {"small": {"checks": rows[:4], "students": []}}}
-    assert "| Qwen2.5-Coder 0.5B | correct | not graded yet |  |  |" in kernel_students.table(results)
-    assert "0.5B gains most at `compiles` of those graded so far: +50 points" in kernel_students.table(results)
+    assert "| Qwen2.5-Coder 0.5B | correct | not graded yet |  |  |" in kernel_students.table(
+        results
+    )
+    assert (
+        "0.5B gains most at `compiles` of those graded so far: +50 points"
+        in kernel_students.table(results)
+    )
     results["gpu"] = {"small": {"checks": rows, "students": []}}
     table = kernel_students.table(results)
-    assert "| Qwen2.5-Coder 0.5B | correct | 0 of 32: 0 % [10, 90] | 24 of 32: 75 % [10, 90] | +75 |" in table
+    assert (
+        "| Qwen2.5-Coder 0.5B | correct | 0 of 32: 0 % [10, 90] | 24 of 32: 75 % [10, 90] | +75 |"
+        in table
+    )
     assert "- Qwen2.5-Coder 0.5B gains most at `correct`: +75 points." in table
 
 
@@ -95,17 +121,24 @@ def test_every_command_of_the_tutorial_runs_in_its_order_in_an_empty_folder(
     (home / "empty").mkdir()
     monkeypatch.chdir(home / "empty")
     page = (REPOSITORY / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    lines = "".join(re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()
+    lines = "".join(
+        re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    ).splitlines()
     assert len(lines) >= 12
     for line in lines:
         command, needs_gpu, _ = line.partition("    # needs a GPU")
         if not command.startswith("upskill "):
             subprocess.run(["/bin/sh", "-ec", command], check=True)
         elif not needs_gpu or Path("/dev/nvidia0").exists():
-            few = ["--limit", "3"] if command.startswith("upskill eval") else []  # compiling takes its time
+            few = (
+                ["--limit", "3"] if command.startswith("upskill eval") else []
+            )  # compiling takes its time
             done = upskill(*shlex.split(command)[1:], *few)
             assert done.code == 0 or "doctor" in command, (command, done)
-    assert Path("skills/h100-kernels/SKILL.md").read_bytes() == (kernel_students.EXAMPLE / "SKILL.md").read_bytes()
+    assert (
+        Path("skills/h100-kernels/SKILL.md").read_bytes()
+        == (kernel_students.EXAMPLE / "SKILL.md").read_bytes()
+    )
     assert Path("lift.svg").stat().st_size > 1000
     assert list(home.rglob(".claude/skills/h100-kernels/SKILL.md"))
 

@@ -46,7 +46,16 @@ def desk(home: Path) -> Path:
 
 
 def go(upskill: Upskill, *more: object, task: str = TASK) -> Done:
-    given = ("--handoff", "desk", "--student", "scripted:student.json", "--tokens", 1000, "--attempts", 1)
+    given = (
+        "--handoff",
+        "desk",
+        "--student",
+        "scripted:student.json",
+        "--tokens",
+        1000,
+        "--attempts",
+        1,
+    )
     return upskill("generate", task, *given, *more)
 
 
@@ -55,17 +64,24 @@ def prompts(desk: Path) -> list[str]:
 
 
 def write_answer(desk: Path, stem: str, answer: Any) -> None:
-    (desk / f"{stem}.answer.json").write_text(answer if isinstance(answer, str) else json.dumps(answer))
+    (desk / f"{stem}.answer.json").write_text(
+        answer if isinstance(answer, str) else json.dumps(answer)
+    )
 
 
 def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, desk: Path) -> None:
-    for number, answer in enumerate([CASES, FRESH, f"```json\n{json.dumps(draft(FIRST))}\n```", GOOD], start=1):
+    for number, answer in enumerate(
+        [CASES, FRESH, f"```json\n{json.dumps(draft(FIRST))}\n```", GOOD], start=1
+    ):
         done = go(upskill, "--json")
         assert done.code == 0, done.err
         stem = prompts(desk)[-1]
         assert stem.startswith(f"{number:02d}-")
         size = (desk / f"{stem}.prompt.md").stat().st_size
-        assert f"waiting for 1 answer: desk/{stem}.prompt.md ({-(-size // 1000)} kB to read)\n" in done.err
+        assert (
+            f"waiting for 1 answer: desk/{stem}.prompt.md ({-(-size // 1000)} kB to read)\n"
+            in done.err
+        )
         assert done.json == {"waiting_for": [f"desk/{stem}.prompt.md"]}
         assert "Write the answer" in (desk / f"{stem}.prompt.md").read_text()
         write_answer(desk, stem, answer)
@@ -74,9 +90,15 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
     assert "held-out cases: 0% → 100%" in done.out
     assert "price unknown" not in done.out + done.err
     printed = " ".join(done.out.split())
-    assert re.search(r"Spent: test writer [1-9][\d,]* tokens · teacher [1-9][\d,]* tokens · ", printed)
+    assert re.search(
+        r"Spent: test writer [1-9][\d,]* tokens · teacher [1-9][\d,]* tokens · ", printed
+    )
     assert "(those for handoff:desk are estimated)" in printed
-    spent = done.out[done.out.index("  Spent: ") : done.out.index("\nSaved to")].strip("\n").splitlines()
+    spent = (
+        done.out[done.out.index("  Spent: ") : done.out.index("\nSaved to")]
+        .strip("\n")
+        .splitlines()
+    )
     assert len(spent) > 1  # wrapped
     assert all(line.startswith("  ") for line in spent), spent
 
@@ -99,19 +121,35 @@ def test_a_saved_skill_names_no_folder_that_it_was_made_in(
     (sources / "log.md").write_text("\n".join(fact(number) for number in NUMBERS))
     rules = sources / "student.json"
     write_rules(rules, student_rules())
-    given = ("--handoff", desk, "--from", sources / "log.md", "--student", f"scripted:{rules}", "--attempts", 0)
+    given = (
+        "--handoff",
+        desk,
+        "--from",
+        sources / "log.md",
+        "--student",
+        f"scripted:{rules}",
+        "--attempts",
+        0,
+    )
     for answer in (CASES, FRESH, draft(NUMBERS, ["d1"])):
         assert upskill("generate", TASK, *given).code == 0
         write_answer(desk, prompts(desk)[-1], answer)
     made = [upskill("generate", TASK, *given, "--json") for _ in range(2)]
     assert [done.code for done in made] == [0, 0], made[0].err
-    assert made[0].json["saved_to"] == made[1].json["saved_to"]  # it is still known as what the same command made
+    assert (
+        made[0].json["saved_to"] == made[1].json["saved_to"]
+    )  # it is still known as what the same command made
     for file in filter(Path.is_file, Path(made[0].json["saved_to"]).parent.rglob("*")):
         assert not [folder for folder in (desk, sources) if str(folder) in file.read_text()], file
-    assert Provenance.of(Skill.load(made[0].json["saved_to"])).metadata["generated_by"] == f"handoff:{desk.name}"
+    assert (
+        Provenance.of(Skill.load(made[0].json["saved_to"])).metadata["generated_by"]
+        == f"handoff:{desk.name}"
+    )
 
 
-def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskill, desk: Path) -> None:
+def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(
+    upskill: Upskill, desk: Path
+) -> None:
     go(upskill)
     write_answer(desk, prompts(desk)[0], CASES)
     go(upskill)
@@ -120,7 +158,10 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskil
     for answer, why in (
         (few, "$.answers: 19 items, but there must be at least 20"),
         (twice, "it has no answers to word-1"),
-        ({"answers": [FRESH["answers"][0] | {"wrong": ["no"]}, *few["answers"]]}, "$.answers[0].wrong: 1 item"),
+        (
+            {"answers": [FRESH["answers"][0] | {"wrong": ["no"]}, *few["answers"]]},
+            "$.answers[0].wrong: 1 item",
+        ),
     ):
         write_answer(desk, prompts(desk)[1], answer)
         done = go(upskill)
@@ -134,7 +175,10 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskil
         ({**draft(FIRST), "blocks": "none"}, "$.blocks: 'none' is not of type 'array'"),
         (unknown, ".evidence[0]: 'd9' is not one of"),
         ({**draft(FIRST), "description": ""}, "description"),
-        ({**draft(FIRST), "blocks": list[Any]()}, "$.blocks: 0 items, but there must be at least 1"),
+        (
+            {**draft(FIRST), "blocks": list[Any]()},
+            "$.blocks: 0 items, but there must be at least 1",
+        ),
     ):
         write_answer(desk, stem, answer)
         done = go(upskill)
@@ -156,7 +200,9 @@ def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered
         monkeypatch.setattr("sys.stdin", io.StringIO(typed))
         shown = ""
         while True:
-            done = upskill("generate", TASK, "--handoff", "desk", "--no-eval", "--force", "--json", *more)
+            done = upskill(
+                "generate", TASK, "--handoff", "desk", "--no-eval", "--force", "--json", *more
+            )
             assert done.code == 0, done.err
             shown += done.err
             if "waiting_for" not in done.json:
@@ -164,7 +210,11 @@ def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered
             for file in map(Path, done.json["waiting_for"]):
                 prompt = file.read_text(encoding="utf-8")
                 answer = FRESH if ANSWERS in prompt else skill if WRITES in prompt else CASES
-                answer = draft(FIRST, ["a1"]) if f"{question}\\nLisbon" in prompt and answer is skill else answer
+                answer = (
+                    draft(FIRST, ["a1"])
+                    if f"{question}\\nLisbon" in prompt and answer is skill
+                    else answer
+                )
                 write_answer(desk, file.name.removesuffix(".prompt.md"), answer)
 
     skill["missing"] = [question]
@@ -173,12 +223,19 @@ def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered
     shown = upskill("generate", TASK, "--handoff", "desk", "--no-eval", "--force").out
     assert f"Missing from the material (run again with --ask to answer):\n    - {question}" in shown
     done = finish("Lisbon\n", "--ask")
-    assert done.err.count(f"The teacher asks: {question}") == 1  # the answer is stored: nobody is asked twice
+    assert (
+        done.err.count(f"The teacher asks: {question}") == 1
+    )  # the answer is stored: nobody is asked twice
     assert done.json["missing"] == []
-    assert Provenance.of(Skill.load(done.json["saved_to"])).evidence["a1"]["text"] == f"{question}\nLisbon"
+    assert (
+        Provenance.of(Skill.load(done.json["saved_to"])).evidence["a1"]["text"]
+        == f"{question}\nLisbon"
+    )
 
 
-def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(upskill: Upskill, desk: Path) -> None:
+def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(
+    upskill: Upskill, desk: Path
+) -> None:
     assert go(upskill).code == 0
     (first,) = prompts(desk)
     for number, answer in enumerate((CASES, FRESH, draft(FIRST))):
@@ -198,14 +255,18 @@ def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(upskill: Up
     assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (4, True)
 
 
-def test_what_is_wrong_with_a_case_is_told_before_the_next_prompt(upskill: Upskill, desk: Path) -> None:
+def test_what_is_wrong_with_a_case_is_told_before_the_next_prompt(
+    upskill: Upskill, desk: Path
+) -> None:
     go(upskill)
     weak = {**CASES["cases"][0], "reference": "Bounty"}
     write_answer(desk, prompts(desk)[0], {"cases": [weak, *CASES["cases"][1:]]})
     done = go(upskill)
     assert (done.code, "waiting for 1 answer: desk/02-" in done.err) == (0, True), done.err
     assert f"Sent back 1 case:\n  - case '{weak['id']}': " in done.err
-    assert json.dumps(weak["prompt"]) in (desk / f"{prompts(desk)[1]}.prompt.md").read_text(encoding="utf-8")
+    assert json.dumps(weak["prompt"]) in (desk / f"{prompts(desk)[1]}.prompt.md").read_text(
+        encoding="utf-8"
+    )
     # Once it is fixed, it is no longer said.
     write_answer(desk, prompts(desk)[1], {"cases": CASES["cases"][:1]})
     assert "Sent back 1 case:" not in go(upskill).err
@@ -222,41 +283,68 @@ def test_all_that_can_be_asked_at_once_is_asked_and_counted(upskill: Upskill, de
     assert f"waiting for {len(waiting)} answers: {waiting[0]}, " in done.err
     for stem in prompts(desk):
         (desk / f"{stem}.prompt.md").unlink()
-    skill = Skill.new("house-words", "Words. Use when asked for words.", "\n".join(map(fact, NUMBERS)))
-    suite = [{"prompt": f"{case(number)['prompt']}", "checks": [{"contains": "Aurora"}]} for number in NUMBERS[:9]]
+    skill = Skill.new(
+        "house-words", "Words. Use when asked for words.", "\n".join(map(fact, NUMBERS))
+    )
+    suite = [
+        {"prompt": f"{case(number)['prompt']}", "checks": [{"contains": "Aurora"}]}
+        for number in NUMBERS[:9]
+    ]
     skill.with_file("evals/suite.json", json.dumps(suite).encode()).save("house-words")
     done = upskill("eval", "house-words", "-m", "handoff:desk")
-    assert (done.code, "waiting for 18 answers: " in done.err, len(prompts(desk))) == (0, True, 18), done.err
+    assert (done.code, "waiting for 18 answers: " in done.err, len(prompts(desk))) == (
+        0,
+        True,
+        18,
+    ), done.err
     assert f"{prompts(desk)[0]}.answer.md" in (desk / f"{prompts(desk)[0]}.prompt.md").read_text()
     for stem in prompts(desk)[:17]:
         (desk / f"{stem}.answer.md").write_text("Aurora")
     assert "waiting for 1 answer: " in upskill("eval", "house-words", "-m", "handoff:desk").err
 
 
-def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machine(home: Path) -> None:
+def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machine(
+    home: Path,
+) -> None:
     page = (REPOSITORY / "docs/how-to/generate.md").read_text()
     lines = page.partition("```console\n")[2].partition("```")[0].splitlines()
     function = f'upskill() {{ {sys.executable} -m upskill "$@"; }}'
-    script = "\n".join([function, *(line.removeprefix("$ ") for line in lines if line.startswith("$ "))])
+    script = "\n".join(
+        [function, *(line.removeprefix("$ ") for line in lines if line.startswith("$ "))]
+    )
     source = str(Path(upskill_package.__file__).parent.parent)
     clean = {"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": source}
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=clean, check=True)
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, env=clean, check=True
+    )
     printed = [line for line in lines if not line.startswith("$ ")]
     assert [re.sub("-[0-9a-f]{8}", "", line) for line in done.stderr.splitlines()] == [
         re.sub("-…", "", line) for line in printed
     ]
 
 
-def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(upskill: Upskill, desk: Path) -> None:
-    answers: list[Any] = [CASES, FRESH, draft(FIRST), {"note": "It is as it should be.", "edits": []}]
+def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(
+    upskill: Upskill, desk: Path
+) -> None:
+    answers: list[Any] = [
+        CASES,
+        FRESH,
+        draft(FIRST),
+        {"note": "It is as it should be.", "edits": []},
+    ]
     for answer in answers:
         assert go(upskill, "--attempts", 3).code == 0
         write_answer(desk, prompts(desk)[-1], answer)
     done = go(upskill, "--attempts", 3)
     assert done.code == 0, done.err
     said = " ".join(done.out.split())
-    assert "No version besides the first draft was tried; the search ended: the teacher proposed no change" in said
-    making = json.loads((desk.parent / "skills/house-words/skill_meta.json").read_text())["making"][0]["spent"]
+    assert (
+        "No version besides the first draft was tried; the search ended: the teacher proposed no change"
+        in said
+    )
+    making = json.loads((desk.parent / "skills/house-words/skill_meta.json").read_text())["making"][
+        0
+    ]["spent"]
     # The student's train trials were run before the last pause.
     assert f" ({making['student']['tokens']:,} with earlier calls)" in said
     assert len(prompts(desk)) == 4
@@ -266,7 +354,9 @@ def call(tool: str, **arguments: str) -> dict[str, Any]:
     return {"call": {"tool": tool, **arguments}}
 
 
-def test_what_is_said_before_a_command_is_in_the_recording_of_a_lesson_by_hand(upskill: Upskill, desk: Path) -> None:
+def test_what_is_said_before_a_command_is_in_the_recording_of_a_lesson_by_hand(
+    upskill: Upskill, desk: Path
+) -> None:
     command = ("teach", "count", "--handoff", "desk", "--only-record")
     turns = [
         {"say": "See what is there.", **call("bash", command="ls")},
@@ -276,7 +366,10 @@ def test_what_is_said_before_a_command_is_in_the_recording_of_a_lesson_by_hand(u
     for turn in turns:
         assert upskill(*command).code == 0
         write_answer(desk, prompts(desk)[-1], turn)
-    assert "What you say before the call goes into `say`." in (desk / f"{prompts(desk)[0]}.prompt.md").read_text()
+    assert (
+        "What you say before the call goes into `say`."
+        in (desk / f"{prompts(desk)[0]}.prompt.md").read_text()
+    )
     done = upskill(*command, "--json")
     assert done.code == 0, done.err
     steps = read_trace(Path(done.json["lesson"]["trace"])).steps
@@ -288,11 +381,25 @@ def test_what_is_said_before_a_command_is_in_the_recording_of_a_lesson_by_hand(u
     assert [step.kind for step in steps] == ["user", "assistant", "tool", "tool", "assistant"]
 
 
-def test_a_lesson_by_hand_goes_on_after_each_answer_and_runs_no_command_twice(upskill: Upskill, desk: Path) -> None:
+def test_a_lesson_by_hand_goes_on_after_each_answer_and_runs_no_command_twice(
+    upskill: Upskill, desk: Path
+) -> None:
     """The output of every command is another one each time, and still the place is not lost."""
     count = "echo ran >> log; chmod 700 log; date +%N; echo $RANDOM"
-    turns = [call("bash", command=count), call("bash", command=f"{count}; cat log"), call("answer", text="Done.")]
-    command = ("teach", "count", "--handoff", "desk", "--only-record", "--check", "grep -c ran log; test -x log")
+    turns = [
+        call("bash", command=count),
+        call("bash", command=f"{count}; cat log"),
+        call("answer", text="Done."),
+    ]
+    command = (
+        "teach",
+        "count",
+        "--handoff",
+        "desk",
+        "--only-record",
+        "--check",
+        "grep -c ran log; test -x log",
+    )
     for number, answer in enumerate(turns, start=1):
         done = upskill(*command)
         assert done.code == 0, done.err
@@ -300,19 +407,29 @@ def test_a_lesson_by_hand_goes_on_after_each_answer_and_runs_no_command_twice(up
         assert len(prompts(desk)) == number
         write_answer(desk, prompts(desk)[-1], answer)
     done = upskill(*command, "--json")
-    assert (done.code, done.json["lesson"]["check"], done.json["lesson"]["calls"]) == (0, True, 3), done.err
+    assert (done.code, done.json["lesson"]["check"], done.json["lesson"]["calls"]) == (
+        0,
+        True,
+        3,
+    ), done.err
     recorded = Path(done.json["lesson"]["trace"]).read_text()
     assert "ran\\nran" in recorded
-    assert sorted(path.suffix for path in desk.iterdir()) == [".json"] * 3 + [".md"] * 3  # the journal is gone
+    assert (
+        sorted(path.suffix for path in desk.iterdir()) == [".json"] * 3 + [".md"] * 3
+    )  # the journal is gone
 
 
-def test_an_earlier_answer_that_was_changed_starts_the_lesson_over(upskill: Upskill, desk: Path) -> None:
+def test_an_earlier_answer_that_was_changed_starts_the_lesson_over(
+    upskill: Upskill, desk: Path
+) -> None:
     command = ("teach", "count", "--handoff", "desk", "--only-record", "--check", "ls")
     assert upskill(*command).code == 0
     first = prompts(desk)[0]
     write_answer(desk, first, call("bash"))
     wrong = upskill(*command)
-    assert (wrong.code, "$.call: 'command' is a required property" in wrong.err) == (2, True), wrong.err
+    assert (wrong.code, "$.call: 'command' is a required property" in wrong.err) == (2, True), (
+        wrong.err
+    )
     write_answer(desk, first, call("bash", command="touch stale"))
     assert upskill(*command).code == 0
     write_answer(desk, first, call("bash", command="touch two"))
@@ -336,6 +453,11 @@ def test_a_journal_that_cannot_be_read_is_named(upskill: Upskill, desk: Path) ->
     assert (done.code, f"desk/{journal.name} cannot be read" in done.err) == (2, True)
 
 
-def test_a_handoff_and_a_teacher_are_named_as_they_can_be_typed(upskill: Upskill, home: Path) -> None:
+def test_a_handoff_and_a_teacher_are_named_as_they_can_be_typed(
+    upskill: Upskill, home: Path
+) -> None:
     done = upskill("generate", TASK, "--handoff", "desk", "-m", "local")
-    assert (done.code, "--handoff and -m (--teacher) cannot be used together" in done.err) == (2, True)
+    assert (done.code, "--handoff and -m (--teacher) cannot be used together" in done.err) == (
+        2,
+        True,
+    )

@@ -10,7 +10,11 @@ from conftest import BODY, Done, Upskill, greetings, write_script, write_skill
 
 SUITE: dict[str, Any] = {
     "cases": [
-        {"id": f"secret-case-{number}", "prompt": f"Greet guest {number}.", "reference": "ahoy, dear guest"}
+        {
+            "id": f"secret-case-{number}",
+            "prompt": f"Greet guest {number}.",
+            "reference": "ahoy, dear guest",
+        }
         for number in range(4)
     ],
     "checks": [{"regex": "ahoy.{0,77}"}],
@@ -22,14 +26,18 @@ def answer_all(desk: Path, most: int = 100) -> list[str]:
     answered: list[str] = []
     for prompt in sorted(desk.glob("*.prompt.md")):
         text = prompt.read_text()
-        [file] = [word.strip("`") for word in text.split() if word.strip("`").endswith(".answer.md")]
+        [file] = [
+            word.strip("`") for word in text.split() if word.strip("`").endswith(".answer.md")
+        ]
         if not (desk / file).exists() and len(answered) < most:
             (desk / file).write_text("ahoy, guest\n" if "the word ahoy" in text else "hello\n")
             answered.append(prompt.name)
     return answered
 
 
-def test_a_student_by_hand_is_asked_blind_and_goes_on_when_answered(upskill: Upskill, home: Path) -> None:
+def test_a_student_by_hand_is_asked_blind_and_goes_on_when_answered(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "skills" / "greeting", suite=SUITE)
     command = ("eval", skill, "-m", "handoff:desk", "--repeats", 2, "--json")
     desk = home / "desk"
@@ -45,12 +53,17 @@ def test_a_student_by_hand_is_asked_blind_and_goes_on_when_answered(upskill: Ups
     # The name and the time of a file say nothing, and the texts differ in the skill alone.
     times = [prompt.stat().st_mtime_ns for prompt in prompts]
     assert times == sorted(times)
-    texts = [prompt.read_text().replace(prompt.name.removesuffix(".prompt.md"), "STEM") for prompt in prompts]
+    texts = [
+        prompt.read_text().replace(prompt.name.removesuffix(".prompt.md"), "STEM")
+        for prompt in prompts
+    ]
     assert len(set(texts)) == 8  # two draws of one question are asked twice, in the same words
     for text in texts:
         for word in ("secret-case", "baseline", "arm", "dear guest", "77", "seed"):
             assert word not in text.replace("charm", ""), word
-    with_skill = sorted(text.replace(f"\n\n{BODY.strip()}", "") for text in texts if "the word ahoy" in text)
+    with_skill = sorted(
+        text.replace(f"\n\n{BODY.strip()}", "") for text in texts if "the word ahoy" in text
+    )
     assert with_skill == sorted(text for text in texts if "the word ahoy" not in text)
     assert len({prompt.name.removesuffix(".prompt.md") for prompt in prompts}) == 16
     assert all(len(prompt.name.removesuffix(".prompt.md")) == 12 for prompt in prompts)
@@ -92,7 +105,9 @@ def test_a_price_in_the_settings_is_what_answers_by_hand_cost(upskill: Upskill, 
     assert arm["cost_usd"] == (10 * arm["input_tokens"] + 20 * arm["output_tokens"]) / 1_000_000 > 0
 
 
-def test_without_a_price_a_ceiling_in_dollars_does_not_stop_answers_by_hand(upskill: Upskill, home: Path) -> None:
+def test_without_a_price_a_ceiling_in_dollars_does_not_stop_answers_by_hand(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "skills" / "greeting", suite=SUITE)
     command = ("eval", skill, "-m", "handoff:desk", "--max-cost", 1)
     assert "waiting for 8 answers" in upskill(*command).err
@@ -101,18 +116,33 @@ def test_without_a_price_a_ceiling_in_dollars_does_not_stop_answers_by_hand(upsk
     assert (done.code, "Stopped" in done.err) == (0, False), done.err
 
 
-def test_a_judge_by_hand_is_as_blind_and_is_asked_beside_a_student_that_answers(upskill: Upskill, home: Path) -> None:
+def test_a_judge_by_hand_is_as_blind_and_is_asked_beside_a_student_that_answers(
+    upskill: Upskill, home: Path
+) -> None:
     suite = greetings(2) | {"checks": [{"judge": "it says ahoy"}]}
     skill = write_skill(home / "skills" / "greeting", suite=suite)
-    command = ("eval", skill, "-m", write_script(home / "student.json"), "--judge", "handoff:desk", "--json")
+    command = (
+        "eval",
+        skill,
+        "-m",
+        write_script(home / "student.json"),
+        "--judge",
+        "handoff:desk",
+        "--json",
+    )
     upskill(*command)
     prompts = sorted((home / "desk").glob("*.prompt.md"))
     # Two arms of two cases, each of which draws the same words, so that the judge sees one question for two guests.
     assert prompts
     for prompt in prompts:
-        said = "ahoy" in prompt.read_text().split("it says ahoy")[-1] or "ahoy, friend" in prompt.read_text()
+        said = (
+            "ahoy" in prompt.read_text().split("it says ahoy")[-1]
+            or "ahoy, friend" in prompt.read_text()
+        )
         grade = {"evidence": "ahoy, friend" if said else "", "reason": "so it is", "passed": said}
-        (prompt.parent / prompt.name.replace("prompt.md", "answer.json")).write_text(json.dumps(grade))
+        (prompt.parent / prompt.name.replace("prompt.md", "answer.json")).write_text(
+            json.dumps(grade)
+        )
         assert "-" not in prompt.name.removesuffix(".prompt.md")
     verdict = upskill(*command).json["models"][0]
     assert (verdict["baseline"]["passed"], verdict["skill"]["passed"]) == (0, 2)

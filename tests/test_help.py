@@ -36,7 +36,9 @@ def options_of(command: click.Command) -> list[click.Option]:
 
 
 def page_of(name: str, command: click.Command, width: int = 80) -> str:
-    context = click.Context(command, info_name=f"upskill {name}", terminal_width=width, help_option_names=["--help"])
+    context = click.Context(
+        command, info_name=f"upskill {name}", terminal_width=width, help_option_names=["--help"]
+    )
     return command.get_help(context)
 
 
@@ -58,8 +60,12 @@ def test_no_line_of_a_help_page_is_too_wide_and_none_shows_how_click_names_types
 def test_a_page_gives_the_default_of_its_own_command_and_offers_no_agent_that_it_refuses() -> None:
     pages = {name: " ".join(page_of(name, command).split()) for name, command in every_command()}
     repeats = re.compile(r"--repeats N [^[]*\[default: (\d+)\]")
-    defaults = {name: repeats.findall(page) for name, page in pages.items() if "--repeats N" in page}
-    as_it_takes: dict[str, list[str]] = {name: [] for name in ("distill", "tests", "challenge", "matrix")}
+    defaults = {
+        name: repeats.findall(page) for name, page in pages.items() if "--repeats N" in page
+    }
+    as_it_takes: dict[str, list[str]] = {
+        name: [] for name in ("distill", "tests", "challenge", "matrix")
+    }
     ours = {"trigger": ["3"], "benchmark": ["3"], "ci": ["12"], "recheck": ["12"], **as_it_takes}
     assert defaults == {name: ours.get(name, ["1"]) for name in defaults}
     assert "chat (" in pages["eval"]
@@ -71,7 +77,13 @@ def test_examples_stand_above_the_explanation_and_common_options_above_the_other
     evaluate = pages["eval"]
     places = [
         evaluate.index(words)
-        for words in ("compare the two", "upskill eval ./skills/my-skill", "Both runs", "Most used:", "Statistics:")
+        for words in (
+            "compare the two",
+            "upskill eval ./skills/my-skill",
+            "Both runs",
+            "Most used:",
+            "Statistics:",
+        )
     ]
     assert places == sorted(places)
     for name, flags in COMMON.items():
@@ -88,7 +100,10 @@ def test_every_option_is_on_the_page_once_and_every_row_of_the_groups_is_an_opti
         for option in options_of(command):
             known |= set(option.opts)
             flag = max(option.opts, key=len)
-            assert len(re.findall(rf"^  (?:--?[\w-]+, )*{flag}\b(?!-)", page, re.MULTILINE)) == 1, (name, flag)
+            assert len(re.findall(rf"^  (?:--?[\w-]+, )*{flag}\b(?!-)", page, re.MULTILINE)) == 1, (
+                name,
+                flag,
+            )
     rows = [flag for flags in GROUPS.values() for flag in flags if flag != "--help"]
     assert len(rows) == len(set(rows))
     assert set(rows) <= known
@@ -114,13 +129,23 @@ def test_eval_has_at_most_37_options() -> None:
 @pytest.mark.parametrize(
     ("command", "given", "meant"),
     [
-        ("eval", ["--model", "a", "--runs=2", "--runs-dir", "b"], {"students": ("a",), "repeats": 2, "store": "b"}),
+        (
+            "eval",
+            ["--model", "a", "--runs=2", "--runs-dir", "b"],
+            {"students": ("a",), "repeats": 2, "store": "b"},
+        ),
         ("generate", ["--model=a", "--eval-model", "b"], {"teacher": "a", "student": "b"}),
-        ("generate", ["--test-gen-model", "a", "--eval-base-url=b"], {"test_writer": "a", "base_url": "b"}),
+        (
+            "generate",
+            ["--test-gen-model", "a", "--eval-base-url=b"],
+            {"test_writer": "a", "base_url": "b"},
+        ),
         ("runs", ["--model", "a", "--dir", "b"], {"models": ("a",), "store": "b"}),
     ],
 )
-def test_flags_of_upstream_are_still_accepted(command: str, given: list[str], meant: dict[str, object]) -> None:
+def test_flags_of_upstream_are_still_accepted(
+    command: str, given: list[str], meant: dict[str, object]
+) -> None:
     chosen = upskill.get_command(click.Context(upskill), command)
     assert chosen is not None
     arguments = ["skill", *given] if command == "eval" else given
@@ -131,7 +156,10 @@ def test_flags_of_upstream_are_still_accepted(command: str, given: list[str], me
 def test_a_hint_names_only_options_that_the_command_has(upskill: Upskill, home: Path) -> None:
     assert fitting_hint("Choose another with --to.", {"--to"}) == "Choose another with --to."
     assert fitting_hint("Choose another with --to. Or wait.", {"--from"}) == "Or wait."
-    assert fitting_hint("Run `upskill eval --fresh`, or wait.", set()) == "Run `upskill eval --fresh`, or wait."
+    assert (
+        fitting_hint("Run `upskill eval --fresh`, or wait.", set())
+        == "Run `upskill eval --fresh`, or wait."
+    )
     (home / "file").write_text("not a folder", encoding="utf-8")
     folder = write_skill(home / "greeter")
     told = upskill("eval", folder, "-m", write_script(home / "student.yaml"), "-d", home / "file")
@@ -142,14 +170,30 @@ def hints() -> Iterator[tuple[str, str]]:
     """Every hint in the code, with where it stands."""
     for file in sorted(Path(package).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error") and len(node.args) > 1:
-                words = [part.value for part in ast.walk(node.args[1]) if isinstance(part, ast.Constant)]
-                yield f"{file.name}:{node.lineno}", "".join(word for word in words if isinstance(word, str))
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func).endswith("Error")
+                and len(node.args) > 1
+            ):
+                words = [
+                    part.value for part in ast.walk(node.args[1]) if isinstance(part, ast.Constant)
+                ]
+                yield (
+                    f"{file.name}:{node.lineno}",
+                    "".join(word for word in words if isinstance(word, str)),
+                )
 
 
 def test_every_option_that_a_hint_names_exists() -> None:
-    known = {flag for _, command in every_command() for each in command.params for flag in each.opts}
-    known |= {flag for _, command in every_command() for each in command.params for flag in each.secondary_opts}
+    known = {
+        flag for _, command in every_command() for each in command.params for flag in each.opts
+    }
+    known |= {
+        flag
+        for _, command in every_command()
+        for each in command.params
+        for flag in each.secondary_opts
+    }
     assert len(named := list(hints())) > 100
     assert {where: hint for where, hint in named if fitting_hint(hint, known) != hint} == {}
 
@@ -198,7 +242,9 @@ def test_bash_completes_commands_models_agents_runs_and_cases(upskill: Upskill, 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_each_shell_is_for_both_names_of_the_command(upskill: Upskill, shell: str) -> None:
+def test_the_script_of_each_shell_is_for_both_names_of_the_command(
+    upskill: Upskill, shell: str
+) -> None:
     done = upskill("completion", shell)
     assert (done.code, done.err) == (0, "")
     assert f"_UPSKILL_COMPLETE={shell}_complete" in done.out

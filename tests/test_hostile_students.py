@@ -48,7 +48,9 @@ def command(run: str, **more: Any) -> list[dict[str, Any]]:
 
 
 def python(body: str, **more: Any) -> list[dict[str, Any]]:
-    source = f"import json, os, subprocess, pathlib\ndef check(answer, workspace, trace):\n    {body}\n"
+    source = (
+        f"import json, os, subprocess, pathlib\ndef check(answer, workspace, trace):\n    {body}\n"
+    )
     return [{"python": {"file": "check.py", "source": source, **more}}]
 
 
@@ -80,12 +82,17 @@ PYTHON_PLANTS = {
     ),
     "sitecustomize.py": Plant(module("sitecustomize.py"), ONE),
     "a .pth file": Plant("echo 'import os; os._exit(0)' > a.pth", ONE),
-    "pyvenv.cfg": Plant("echo 'home = /workspace' > pyvenv.cfg; ln -s /usr/bin/python3 python3", ONE),
+    "pyvenv.cfg": Plant(
+        "echo 'home = /workspace' > pyvenv.cfg; ln -s /usr/bin/python3 python3", ONE
+    ),
     "unittest.py for -m": Plant(
-        module("unittest.py"), command("python3 -m unittest test_add"), files=WRONG | {"test_add.py": CASE}
+        module("unittest.py"),
+        command("python3 -m unittest test_add"),
+        files=WRONG | {"test_add.py": CASE},
     ),
     "json/tool.py for -m": Plant(
-        "mkdir json; touch json/__init__.py; " + module("json/tool.py"), command("echo nonsense | python3 -m json.tool")
+        "mkdir json; touch json/__init__.py; " + module("json/tool.py"),
+        command("echo nonsense | python3 -m json.tool"),
     ),
     "an edited unittest": Plant(
         "echo > test_add.py",
@@ -93,7 +100,9 @@ PYTHON_PLANTS = {
         files=WRONG | {"test_add.py": CASE},
     ),
     "a test that ends unittest": Plant(
-        module("test_0.py"), command("python3 -m unittest discover"), files=WRONG | {"test_add.py": CASE}
+        module("test_0.py"),
+        command("python3 -m unittest discover"),
+        files=WRONG | {"test_add.py": CASE},
     ),
     "a stale pyc": Plant(
         "echo 'def add(a,b): return 5' > add.py; python3 -m compileall -q add.py; printf 'def add(a, b):\\n    return a - b\\n' > add.py",
@@ -103,15 +112,21 @@ PYTHON_PLANTS = {
 PYTEST_PLANTS = {
     "conftest.py": Plant(f"{QUIET} > conftest.py", command(PYTEST)),
     "conftest.py above": Plant(
-        f"mkdir -p tests; {QUIET} > tests/conftest.py; mv test_add.py tests 2>/dev/null", command(PYTEST)
+        f"mkdir -p tests; {QUIET} > tests/conftest.py; mv test_add.py tests 2>/dev/null",
+        command(PYTEST),
     ),
-    "pytest.ini": Plant("printf '[pytest]\\naddopts = --collect-only\\n' > pytest.ini", command(PYTEST)),
+    "pytest.ini": Plant(
+        "printf '[pytest]\\naddopts = --collect-only\\n' > pytest.ini", command(PYTEST)
+    ),
     "pyproject.toml": Plant(
-        "printf '[tool.pytest.ini_options]\\naddopts = \"--co\"\\n' > pyproject.toml", command(PYTEST)
+        "printf '[tool.pytest.ini_options]\\naddopts = \"--co\"\\n' > pyproject.toml",
+        command(PYTEST),
     ),
     "pytest.py": Plant(module("pytest.py"), command(PYTEST)),
     "an edited test": Plant("echo 'def test_add(): pass' > test_add.py", command(PYTEST)),
-    "a removed test": Plant("echo 'def test_ok(): pass' > test_ok.py; rm test_add.py", command(PYTEST)),
+    "a removed test": Plant(
+        "echo 'def test_ok(): pass' > test_ok.py; rm test_add.py", command(PYTEST)
+    ),
     "a test that ends it": Plant(module("test_0.py"), command(PYTEST)),
     "a plugin by entry point": Plant(
         "mkdir evil-1.dist-info; printf '[pytest11]\\nevil = evil\\n' > evil-1.dist-info/entry_points.txt; printf 'Name: evil\\nVersion: 1\\n' > evil-1.dist-info/METADATA; "
@@ -119,10 +134,14 @@ PYTEST_PLANTS = {
         command(PYTEST),
     ),
     "a folder for the test": Plant("rm test_add.py; mkdir test_add.py", command(PYTEST)),
-    "a closed folder": Plant(f"{QUIET} > conftest.py; chmod 500 .; chmod 000 conftest.py", command(PYTEST)),
+    "a closed folder": Plant(
+        f"{QUIET} > conftest.py; chmod 500 .; chmod 000 conftest.py", command(PYTEST)
+    ),
 }
 GIT_PLANTS = {
-    "untracked files off": Plant(f"{GIT}; echo 2 > b; git config status.showUntrackedFiles no", CLEAN),
+    "untracked files off": Plant(
+        f"{GIT}; echo 2 > b; git config status.showUntrackedFiles no", CLEAN
+    ),
     "an alias": Plant(
         f"{GIT}; echo 2 > b; git config alias.state '!true'",
         command('test -z "$(git status --porcelain)" && git state'),
@@ -132,14 +151,16 @@ GIT_PLANTS = {
         CLEAN,
     ),
     "another work tree": Plant(
-        f"{GIT}; echo 2 >> a; mkdir /tmp/w; echo 1 > /tmp/w/a; git config core.worktree /tmp/w", CLEAN
+        f"{GIT}; echo 2 >> a; mkdir /tmp/w; echo 1 > /tmp/w/a; git config core.worktree /tmp/w",
+        CLEAN,
     ),
     "excluded": Plant(f"{GIT}; echo 2 > b; echo b >> .git/info/exclude", CLEAN),
     "an ignore file": Plant(f"{GIT}; echo 2 > b; echo '*' > .gitignore", CLEAN),
     "assumed unchanged": Plant(f"{GIT}; echo 2 >> a; git update-index --assume-unchanged a", CLEAN),
     "skipped": Plant(f"{GIT}; echo 2 >> a; git update-index --skip-worktree a", CLEAN),
     "a filter": Plant(
-        f"{GIT}; echo 2 >> a; git config filter.f.clean 'echo 1'; echo 'a filter=f' > .git/info/attributes", CLEAN
+        f"{GIT}; echo 2 >> a; git config filter.f.clean 'echo 1'; echo 'a filter=f' > .git/info/attributes",
+        CLEAN,
     ),
     "an included file": Plant(
         f"{GIT}; echo 2 > b; printf '[status]\\nshowUntrackedFiles = no\\n' > /tmp/c; git config include.path /tmp/c",
@@ -151,11 +172,17 @@ GIT_PLANTS = {
     ),
 }
 MAKE_PLANTS = {
-    "another Makefile": Plant("printf 'test:\\n\\ttrue\\n' > Makefile", command("make test"), files=MAKEFILE),
-    "GNUmakefile": Plant("printf 'test:\\n\\ttrue\\n' > GNUmakefile", command("make test"), files=MAKEFILE),
+    "another Makefile": Plant(
+        "printf 'test:\\n\\ttrue\\n' > Makefile", command("make test"), files=MAKEFILE
+    ),
+    "GNUmakefile": Plant(
+        "printf 'test:\\n\\ttrue\\n' > GNUmakefile", command("make test"), files=MAKEFILE
+    ),
     "a file of the target's name": Plant("touch test", command("make test"), files=MAKEFILE),
     "a link in its place": Plant(
-        "printf 'test:\\n\\ttrue\\n' > /tmp/M; ln -sf /tmp/M Makefile", command("make test"), files=MAKEFILE
+        "printf 'test:\\n\\ttrue\\n' > /tmp/M; ln -sf /tmp/M Makefile",
+        command("make test"),
+        files=MAKEFILE,
     ),
     "a make of its own": Plant(
         "mkdir -p ~/bin; printf '#!/bin/sh\\nexit 0' > ~/bin/make; cp ~/bin/make make; chmod +x ~/bin/make make",
@@ -181,16 +208,22 @@ EMPTY = "printf 'import unittest\\nclass T(unittest.TestCase):\\n    def test_ad
 VERIFY = {"verify.sh": 'python3 -c "import add, sys; sys.exit(add.add(2, 3) != 5)" && echo fine\n'}
 
 
-def brought(leave: str, checks: list[dict[str, Any]], files: dict[str, str], prompt: str = NAMED) -> Plant:
+def brought(
+    leave: str, checks: list[dict[str, Any]], files: dict[str, str], prompt: str = NAMED
+) -> Plant:
     return Plant(leave, checks, files=WRONG | files, prompt=prompt)
 
 
 BROUGHT_PLANTS = {
     "an expected result": brought(
-        "echo wrong | tee out.txt > expected.txt", command("diff out.txt expected.txt"), {"expected.txt": "right\n"}
+        "echo wrong | tee out.txt > expected.txt",
+        command("diff out.txt expected.txt"),
+        {"expected.txt": "right\n"},
     ),
     ".proverc": brought(
-        "echo '--exec true' > .proverc", command("prove t"), {"t/add.t": 'print "1..1\\nnot ok 1\\n";\n'}
+        "echo '--exec true' > .proverc",
+        command("prove t"),
+        {"t/add.t": 'print "1..1\\nnot ok 1\\n";\n'},
     ),
     "a replaced commit": Plant(
         f"{GIT}; echo 2 > a; git commit -qam b; git replace HEAD~1 HEAD",
@@ -214,9 +247,14 @@ BROUGHT_PLANTS = {
         command("python3 -m unittest tests.check_add", contains="OK"),
         {"tests/__init__.py": "", "tests/check_add.py": MAIN},
     ),
-    "a script": brought("echo 'echo fine' > verify.sh", command("bash verify.sh", contains="fine"), VERIFY),
+    "a script": brought(
+        "echo 'echo fine' > verify.sh", command("bash verify.sh", contains="fine"), VERIFY
+    ),
     "a script where no file is named": brought(
-        "echo 'echo fine' > verify.sh", command("bash verify.sh", contains="fine"), VERIFY, "Fix the bug."
+        "echo 'echo fine' > verify.sh",
+        command("bash verify.sh", contains="fine"),
+        VERIFY,
+        "Fix the bug.",
     ),
     "a script that the Makefile runs": brought(
         "echo 'echo fine' > verify.sh",
@@ -232,7 +270,9 @@ BROUGHT_PLANTS = {
     ),
     "a test that a function opens": brought(
         f"{EMPTY} test_add.py",
-        python("os.chdir(workspace); return 'OK' in os.popen('python3 -m unittest test_add 2>&1').read()"),
+        python(
+            "os.chdir(workspace); return 'OK' in os.popen('python3 -m unittest test_add 2>&1').read()"
+        ),
         {"test_add.py": MAIN},
     ),
     "a test in node": brought(
@@ -266,22 +306,31 @@ SABOTAGES = {
     ),
     "a closed /tmp": Plant("chmod 000 /tmp", python(READS), files=OUT),
     "process 1 killed": Plant("kill -9 1; kill -TERM 1; kill -STOP 1", python(READS), files=OUT),
-    "many processes": Plant("for i in $(seq 200); do (sleep 600 &) ; done", python(READS), files=OUT),
+    "many processes": Plant(
+        "for i in $(seq 200); do (sleep 600 &) ; done", python(READS), files=OUT
+    ),
     "an answer that is not JSON": Plant(
         "true", python("return json.loads(answer)['a'] == 1"), answer="{", reference='{"a": 1}'
     ),
     "a pattern kept busy": Plant("true", [{"regex": "^(a|aa)+$"}], answer="a" * 60 + "!"),
     "a schema kept busy": Plant(
-        "true", [{"json_schema": {"items": {"pattern": "^(a|aa)+$"}}}], answer='["' + "a" * 60 + '!"]'
+        "true",
+        [{"json_schema": {"items": {"pattern": "^(a|aa)+$"}}}],
+        answer='["' + "a" * 60 + '!"]',
     ),
     "deep JSON for a schema": Plant(
-        "true", [{"json_schema": {"items": {"$ref": "#"}, "type": "array"}}], answer="[" * 5000 + "1" + "]" * 5000
+        "true",
+        [{"json_schema": {"items": {"$ref": "#"}, "type": "array"}}],
+        answer="[" * 5000 + "1" + "]" * 5000,
     ),
     "output without end": Plant(
-        "printf '#!/bin/sh\\nyes' > go.sh; chmod +x go.sh", command("./go.sh | head -c 50000000; false")
+        "printf '#!/bin/sh\\nyes' > go.sh; chmod +x go.sh",
+        command("./go.sh | head -c 50000000; false"),
     ),
     "a link out": Plant(
-        "ln -sf /etc/passwd out.json", [{"file_contains": {"path": "out.json", "text": "student"}}], files=OUT
+        "ln -sf /etc/passwd out.json",
+        [{"file_contains": {"path": "out.json", "text": "student"}}],
+        files=OUT,
     ),
 }
 
@@ -358,10 +407,19 @@ async def kind(home: Path) -> SandboxBackend:
 async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None]) -> Grading:
     """Grade what a plant leaves; a note for whatever is not a failure."""
     suite = Suite.parse(
-        [{"prompt": plant.prompt, "checks": plant.checks, "files": plant.files, "reference": plant.reference}]
+        [
+            {
+                "prompt": plant.prompt,
+                "checks": plant.checks,
+                "files": plant.files,
+                "reference": plant.reference,
+            }
+        ]
     )
     (case,) = suite.cases
-    setup = Setup(files=plant.files, readonly_mounts={"/opt/tools": ENVIRONMENT, str(base()): base()})
+    setup = Setup(
+        files=plant.files, readonly_mounts={"/opt/tools": ENVIRONMENT, str(base()): base()}
+    )
 
     @asynccontextmanager
     async def untouched() -> AsyncGenerator[Sandbox]:
@@ -407,7 +465,9 @@ async def test_no_plant_passes_and_none_errors_its_way_out(
     monkeypatch.setattr(texts, "LIMIT", 0.2)
     wrong: dict[str, str] = {}
     for name, plant in GROUPS[group].items():
-        brought = replace(plant, files=WRONG | {"test_add.py": TEST}) if group == "pytest" else plant
+        brought = (
+            replace(plant, files=WRONG | {"test_add.py": TEST}) if group == "pytest" else plant
+        )
         await leave(kind, brought, lambda said, name=name: wrong.update({name: said}))
     assert wrong == {}
 
@@ -432,13 +492,19 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
     right = {"add.py": "def add(a, b):\n    return a + b\n"}
     honest = {
         "python": Plant(
-            "echo 'x = 1' > own.py", command("python3 -c 'import json, own; assert own.x == json.loads(\"1\")'")
+            "echo 'x = 1' > own.py",
+            command("python3 -c 'import json, own; assert own.x == json.loads(\"1\")'"),
         ),
         "a script beside its module": Plant(
-            "mkdir s; echo 'x = 1' > s/own.py; echo 'import own' > s/main.py", command("python3 s/main.py")
+            "mkdir s; echo 'x = 1' > s/own.py; echo 'import own' > s/main.py",
+            command("python3 s/main.py"),
         ),
-        "unittest": Plant("true", command("python3 -m unittest test_add"), files=right | {"test_add.py": CASE}),
-        "pytest": Plant("true", command(PYTEST, contains="1 passed"), files=right | {"test_add.py": TEST}),
+        "unittest": Plant(
+            "true", command("python3 -m unittest test_add"), files=right | {"test_add.py": CASE}
+        ),
+        "pytest": Plant(
+            "true", command(PYTEST, contains="1 passed"), files=right | {"test_add.py": TEST}
+        ),
         "conftest.py of the case": Plant(
             "rm conftest.py",
             command(PYTEST),
@@ -450,7 +516,9 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
         "git": Plant(GIT, CLEAN),
         "make": Plant("true", command("make test"), files={"Makefile": "test:\n\ttrue\n"}),
         "a Makefile that was asked for": Plant(
-            "printf 'test:\\n\\ttrue\\n' > Makefile", command("make test"), prompt="Write a Makefile."
+            "printf 'test:\\n\\ttrue\\n' > Makefile",
+            command("make test"),
+            prompt="Write a Makefile.",
         ),
         "a Makefile that is kept": Plant(
             "printf 'test:\\n\\ttrue\\n' > Makefile", command("make test", keeps=["Makefile"])
@@ -481,7 +549,11 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
             files={"test_a.py": "print('no')"},
         ),
     }
-    needs = {"npm": ["npm"], "git": ["git"], "make": [name for name in honest if "make" in name.lower()]}
+    needs = {
+        "npm": ["npm"],
+        "git": ["git"],
+        "make": [name for name in honest if "make" in name.lower()],
+    }
     for program, names in needs.items():
         if not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
             for name in {*names, *(["a source that no one names"] if program == "make" else [])}:
@@ -489,7 +561,9 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
     passed: dict[str, str] = {}
     for name, plant in honest.items():
         await leave(kind, plant, lambda said, name=name: passed.update({name: said}))
-    assert {name: said.split(":")[0] for name, said in passed.items()} == dict.fromkeys(honest, "passed")
+    assert {name: said.split(":")[0] for name, said in passed.items()} == dict.fromkeys(
+        honest, "passed"
+    )
 
 
 def test_files_that_steer_a_program_are_known_by_name() -> None:
@@ -504,8 +578,16 @@ def test_files_that_steer_a_program_are_known_by_name() -> None:
 
 
 def test_what_is_run_is_told_from_what_is_looked_at() -> None:
-    run = ["bash -e ./verify.sh", "bash -euo pipefail verify.sh", "sh < verify.sh", "cd x && . ./verify.sh"]
-    run += ["timeout 5 bash -x $PWD/verify.sh", "subprocess.run(['bash', f'{workspace}/verify.sh'])"]
+    run = [
+        "bash -e ./verify.sh",
+        "bash -euo pipefail verify.sh",
+        "sh < verify.sh",
+        "cd x && . ./verify.sh",
+    ]
+    run += [
+        "timeout 5 bash -x $PWD/verify.sh",
+        "subprocess.run(['bash', f'{workspace}/verify.sh'])",
+    ]
     looked = [
         "bash -n verify.sh",
         "grep x verify.sh",
@@ -524,10 +606,14 @@ async def test_the_gate_of_suites_lets_pass_what_brings_its_own_tests(home: Path
     extract = {"extract": {"to": "add.py"}}
     case = {
         "prompt": "Write the function add into add.py, for `make test`. Answer with one code block.",
-        "files": {"test_add.py": CASE, "Makefile": "test:\n\tpython3 -m unittest test_add\n"} | WRONG,
+        "files": {"test_add.py": CASE, "Makefile": "test:\n\tpython3 -m unittest test_add\n"}
+        | WRONG,
         "checks": [extract, *command("make test", contains="OK")],
         "reference": answer,
     }
     skill = Skill.new("zork", "How zork is done. Use for zork.", "# Zork\n\nIt depends.\n")
     assert await probe_suite(Suite.parse([case]), skill) == []
-    assert len(await probe_suite(Suite.parse([case | {"reference": answer.replace("+", "-")}]), skill)) == 1
+    assert (
+        len(await probe_suite(Suite.parse([case | {"reference": answer.replace("+", "-")}]), skill))
+        == 1
+    )

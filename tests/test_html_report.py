@@ -38,8 +38,20 @@ HOSTILE = (
 )
 STEPS = (
     Step("thinking", "The house may have a rule."),
-    Step("tool", tool="bash", arguments={"command": "cat SKILL.md"}, output="Say ahoy." + HOSTILE, status="ok"),
-    Step("tool", tool="write_file", arguments={"path": "a", "content": HOSTILE}, output="no folder", status="error"),
+    Step(
+        "tool",
+        tool="bash",
+        arguments={"command": "cat SKILL.md"},
+        output="Say ahoy." + HOSTILE,
+        status="ok",
+    ),
+    Step(
+        "tool",
+        tool="write_file",
+        arguments={"path": "a", "content": HOSTILE},
+        output="no folder",
+        status="error",
+    ),
 )
 
 
@@ -57,9 +69,13 @@ def result(plan: Plan, trial: Trial) -> Result:
         if number == 1:
             return result_of(plan, trial, HOSTILE, passed=False)
         if number == 2:
-            return result_of(plan, trial, "ahoy, " + "a very long word " * 300_000, passed=False, cause="length")
+            return result_of(
+                plan, trial, "ahoy, " + "a very long word " * 300_000, passed=False, cause="length"
+            )
         if number == 3:
-            return result_of(plan, trial, "", passed=None, error=f"the server answered 529 {HOSTILE}")
+            return result_of(
+                plan, trial, "", passed=None, error=f"the server answered 529 {HOSTILE}"
+            )
         if number == 4:
             return result_of(plan, trial, "I cannot help with that.", passed=False, cause="refusal")
         return result_of(plan, trial, "hello", passed=False, steps=STEPS, cost=None)
@@ -79,7 +95,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     name = store_run(folder / "runs", plan, lambda trial: result(plan, trial))
     with open_store(folder / "runs") as store:
         found = store.run(name)
-        store.add_review(found, Review(Trial("scripted:learns", "greet-5", "skill", 0), "wrong", "a note"))
+        store.add_review(
+            found, Review(Trial("scripted:learns", "greet-5", "skill", 0), "wrong", "a note")
+        )
         store.add_review(found, Review(Trial("scripted:learns", "greet-1", "baseline", 0), "right"))
     return folder / "runs", name
 
@@ -88,7 +106,9 @@ def page_of(folder: Path, name: str) -> str:
     """The report of a stored run, with every trial."""
     with open_store(folder / "runs") as store:
         found = store.run(name)
-        return render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
+        return render(
+            evaluation_of(store, found), ReportContext(results=lambda: store.results(found))
+        )
 
 
 def report_of(folder: Path, plan: Plan, answered: Answered) -> str:
@@ -123,13 +143,20 @@ def test_every_verdict_is_on_the_first_screen_and_nothing_is_cut(
         boxes = [cards.nth(number).bounding_box() for number in range(cards.count())]
         inside = all(box["y"] + box["height"] <= height for box in boxes)
         apart = all(
-            one["y"] + one["height"] <= two["y"] or one["x"] + one["width"] <= two["x"] for one, two in pairwise(boxes)
+            one["y"] + one["height"] <= two["y"] or one["x"] + one["width"] <= two["x"]
+            for one, two in pairwise(boxes)
         )
         wide = overflowing(page)
         problems = accessibility_problems(page)
         page.goto(f"{report}#case=greet-5")
         page.wait_for_selector("dialog .answer")
-        return seen, inside, apart, wide + overflowing(page), problems + accessibility_problems(page)
+        return (
+            seen,
+            inside,
+            apart,
+            wide + overflowing(page),
+            problems + accessibility_problems(page),
+        )
 
     seen, inside, apart, wide, problems = browser.run(use, report, screen=screen, scheme=scheme)
     assert (inside, apart, wide, problems) == (True, True, [], [])
@@ -154,7 +181,10 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
       (node) => [JSON.parse(node.dataset.path), node.value, node.textContent])"""
 
     def use(page: Any) -> tuple[Any, ...]:
-        parts = {node.get_attribute("id"): node.text_content() for node in page.locator("main > section").all()}
+        parts = {
+            node.get_attribute("id"): node.text_content()
+            for node in page.locator("main > section").all()
+        }
         return page.evaluate(script), parts, page.locator("#failures tbody tr").all_inner_texts()
 
     shown, parts, failures = browser.run(use, report)
@@ -170,13 +200,36 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
         for name in path:
             found = found[name]
         assert json.loads(value or "null") == found, path
-        written = numbers.dollars if "cost_per_pass" in path else formats.get(path[-1], "{:,}".format)
+        written = (
+            numbers.dollars if "cost_per_pass" in path else formats.get(path[-1], "{:,}".format)
+        )
         assert text == written(found), path
     paths = {tuple(str(name) for name in path[2:]) for path, _, _ in shown if path[0] == "models"}
-    assert {("lift",), ("interval",), ("baseline", "pass_rate"), ("skill", "pass_rate"), ("looks", "number")} <= paths
-    assert {("skill", "causes", "refusal"), ("baseline", "causes", "length"), ("skill", "errored")} <= paths
+    assert {
+        ("lift",),
+        ("interval",),
+        ("baseline", "pass_rate"),
+        ("skill", "pass_rate"),
+        ("looks", "number"),
+    } <= paths
+    assert {
+        ("skill", "causes", "refusal"),
+        ("baseline", "causes", "length"),
+        ("skill", "errored"),
+    } <= paths
     assert list(parts) == [
-        *("verdicts", "pictures", "cases", "groups", "failures", "activity", "controls", "people", "notes", "spent"),
+        *(
+            "verdicts",
+            "pictures",
+            "cases",
+            "groups",
+            "failures",
+            "activity",
+            "controls",
+            "people",
+            "notes",
+            "spent",
+        ),
         *("skill", "looks", "trials"),
     ]
     for name, words in {
@@ -192,15 +245,27 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
         assert all(word in parts[name] for word in words), name
     arms = [row.split("\t")[:2] for row in failures]
     for model in ("scripted:learns", "scripted:hostile"):
-        assert [arm for name, arm in arms if name == model] == ["baseline", "with skill", "placebo", "A/A control"]
+        assert [arm for name, arm in arms if name == model] == [
+            "baseline",
+            "with skill",
+            "placebo",
+            "A/A control",
+        ]
     hostile = next(row for row in failures if row.startswith("scripted:hostile\tplacebo"))
     baseline = next(row for row in failures if row.startswith("scripted:hostile\tbaseline"))
     trials = [sum(map(int, row.split("\t")[2:5])) for row in (baseline, hostile)]
     assert trials == [12, 12]  # on the cases that no search has used
-    assert hostile.split("\t")[2:] == ["0", "12", "0", "2 cut off at the limit, 2 refused, 8 failed a check"]
+    assert hostile.split("\t")[2:] == [
+        "0",
+        "12",
+        "0",
+        "2 cut off at the limit, 2 refused, 8 failed a check",
+    ]
 
 
-def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(browser: Browser, report: str) -> None:
+def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(
+    browser: Browser, report: str
+) -> None:
     def use(page: Any) -> str:
         def choose(name: str, value: str, count: str) -> None:
             page.locator(f"#trials [name={name}]").select_option(value)
@@ -223,13 +288,17 @@ def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(browser: Browser,
     assert "refused" in found
 
 
-def test_a_case_opens_with_both_answers_their_differences_findings_and_steps(browser: Browser, report: str) -> None:
+def test_a_case_opens_with_both_answers_their_differences_findings_and_steps(
+    browser: Browser, report: str
+) -> None:
     def use(page: Any) -> tuple[Any, ...]:
         page.locator(".cell").first.click()
         page.wait_for_selector("dialog .answer")
         first = page.url.partition("#")[2]
         marked = [page.locator(f"dialog {tag}").all_inner_texts() for tag in ("del", "ins")]
-        line = page.locator("dialog ins").first.evaluate("one => getComputedStyle(one).textDecorationLine")
+        line = page.locator("dialog ins").first.evaluate(
+            "one => getComputedStyle(one).textDecorationLine"
+        )
         assert line == "none"  # which would hide underscores
         page.get_by_role("link", name="Next case →").click()
         wait_for_text(page, "#opened-title", "greet-2")
@@ -254,14 +323,19 @@ def test_a_case_opens_with_both_answers_their_differences_findings_and_steps(bro
     assert marked == [["hello"], ["ahoy"]]
     assert 200 < len(long) < 25_000
     assert long.startswith("ahoy, a very long word")
-    assert all(words in steps for words in ("What the agent did (4 steps)", "bash", "cat SKILL.md", "write_file"))
+    assert all(
+        words in steps
+        for words in ("What the agent did (4 steps)", "bash", "cat SKILL.md", "write_file")
+    )
     assert thinking is None
     assert chosen == ["scripted:hostile", "1"]
     assert "the answer lacks 'ahoy'" in findings
     assert "#" not in url
 
 
-def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: Browser, report: str) -> None:
+def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(
+    browser: Browser, report: str
+) -> None:
     unknown = {
         "#case=nothing": "No case named nothing",
         "#case=%E0%A4%A": "No case named %E0%A4%A",
@@ -272,7 +346,10 @@ def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: 
         page.wait_for_selector("dialog[open] .answer")
         page.reload()
         page.wait_for_selector("dialog[open] .answer")
-        title, answers = page.locator("#opened-title").inner_text(), page.locator("dialog .answer h3").all_inner_texts()
+        title, answers = (
+            page.locator("#opened-title").inner_text(),
+            page.locator("dialog .answer h3").all_inner_texts(),
+        )
         texts: list[str] = []
         for link, words in unknown.items():
             page.goto(report + link)
@@ -286,7 +363,9 @@ def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: 
     assert "No arm named y. No trial has seed 7." in texts[-1]
 
 
-def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(browser: Browser, report: str) -> None:
+def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(
+    browser: Browser, report: str
+) -> None:
     def use(page: Any) -> tuple[Any, ...]:
         page.wait_for_selector("dialog[open] .answer pre")
         said = page.locator("dialog .answer pre").first.inner_text()
@@ -294,18 +373,27 @@ def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(browser
         page.wait_for_selector("dialog .timeline")
         output = page.locator("dialog .timeline").last.text_content()
         elements = page.locator("dialog img, dialog svg, dialog a[href^=javascript]").count()
-        scripts = page.evaluate("[...document.scripts].filter((one) => one.type !== 'application/octet-stream').length")
+        scripts = page.evaluate(
+            "[...document.scripts].filter((one) => one.type !== 'application/octet-stream').length"
+        )
         return said, output, elements, scripts, page.evaluate("window.pwned ?? null")
 
-    said, output, elements, scripts, pwned = browser.run(use, f"{report}#trial=greet-1/scripted%3Ahostile/skill/0")
+    said, output, elements, scripts, pwned = browser.run(
+        use, f"{report}#trial=greet-1/scripted%3Ahostile/skill/0"
+    )
     assert (elements, scripts, pwned) == (0, 1, None)
-    for shown in ("</script><script>window.pwned = 1</script>", "<img src=x onerror='window.pwned = 2'>"):
+    for shown in (
+        "</script><script>window.pwned = 1</script>",
+        "<img src=x onerror='window.pwned = 2'>",
+    ):
         assert shown in said
     assert "\\x1b[31mred\\x1b[0m \\x9b2J \\x202egnp.exe\\x2066 \\xdcff\\xd800 \\x00 \\x2028" in said
     assert "javascript:window.pwned" in output
 
 
-def test_the_policy_of_the_page_lets_nothing_run_that_is_not_its_own(browser: Browser, report: str) -> None:
+def test_the_policy_of_the_page_lets_nothing_run_that_is_not_its_own(
+    browser: Browser, report: str
+) -> None:
     def use(page: Any) -> Any:
         return page.evaluate(
             """async () => {
@@ -329,14 +417,23 @@ def test_the_policy_of_the_page_lets_nothing_run_that_is_not_its_own(browser: Br
         )
 
     found: list[Any] = []
-    with pytest.raises(AssertionError, match="Content Security Policy"):  # the browser logs what it refuses
+    with pytest.raises(
+        AssertionError, match="Content Security Policy"
+    ):  # the browser logs what it refuses
         browser.run(lambda page: found.append(use(page)), report)
     assert found == [
-        [None, "refused", "block", ["connect-src", "script-src-attr", "script-src-elem", "style-src-elem"]]
+        [
+            None,
+            "refused",
+            "block",
+            ["connect-src", "script-src-attr", "script-src-elem", "style-src-elem"],
+        ]
     ]
 
 
-def test_answers_are_marked_and_downloaded_as_feedback(browser: Browser, report: str, run: tuple[Path, str]) -> None:
+def test_answers_are_marked_and_downloaded_as_feedback(
+    browser: Browser, report: str, run: tuple[Path, str]
+) -> None:
     def use(page: Any) -> tuple[Any, ...]:
         page.wait_for_selector("dialog[open] .answer")
         answer = page.locator("dialog [data-arm=baseline]")
@@ -364,7 +461,12 @@ def test_answers_are_marked_and_downloaded_as_feedback(browser: Browser, report:
     verdicts = {key: each["verdict"] for key, each in reviews.items()}
     assert verdicts == {("greet-1", "baseline"): "right", ("greet-5", "skill"): "wrong"}
     assert again == "It should name the guest. </script>"
-    assert (name, said["run"], said["skill"], said["status"]) == ("feedback.json", run[1], "greeter", "complete")
+    assert (name, said["run"], said["skill"], said["status"]) == (
+        "feedback.json",
+        run[1],
+        "greeter",
+        "complete",
+    )
     assert review.pop("timestamp").endswith("Z")
     assert review == {
         "run_id": f"{run[1]}/greet-5/scripted:learns/baseline/0",
@@ -386,7 +488,10 @@ def test_what_is_taken_back_is_gone_from_the_page_and_from_the_store_that_reads_
     def use(page: Any) -> tuple[Any, ...]:
         answer = page.locator("dialog[open] [data-arm=skill]")
         answer.wait_for()
-        shown = answer.locator("input:checked").get_attribute("value"), answer.locator("textarea").input_value()
+        shown = (
+            answer.locator("input:checked").get_attribute("value"),
+            answer.locator("textarea").input_value(),
+        )
         answer.get_by_role("button", name="Clear").click()
         answer.get_by_text("Removed.").wait_for()
         page.reload()
@@ -411,7 +516,9 @@ def test_what_is_taken_back_is_gone_from_the_page_and_from_the_store_that_reads_
 def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: str) -> None:
     def use(page: Any) -> tuple[Any, ...]:
         def focused() -> str:
-            return page.evaluate("document.activeElement.textContent.trim() || document.activeElement.name")
+            return page.evaluate(
+                "document.activeElement.textContent.trim() || document.activeElement.name"
+            )
 
         def tab_to(words: str) -> None:
             for _ in range(400):
@@ -442,15 +549,23 @@ def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: st
     assert browser.run(use, report) == ("Skip to the verdicts", "dark", "solid", "greet-1")
 
 
-def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tmp_path: Path) -> None:
+def test_many_models_and_names_of_any_kind_find_their_place(
+    browser: Browser, tmp_path: Path
+) -> None:
     ids = ["a/b c%20#x?", "</script>", "日本語 & co", "x" * 200]
-    usual = [f"provider:m{number:02}-Qwen2.5-Coder-{number}.5B-Instruct.gguf" for number in range(9)]
+    usual = [
+        f"provider:m{number:02}-Qwen2.5-Coder-{number}.5B-Instruct.gguf" for number in range(9)
+    ]
     names = ["m" * 120 + "-end", "<img src=x onerror=alert(1)>", "back\u202ewards", *usual]
     plan = plan_of_models([f"m{number}" for number in range(12)], folder=tmp_path, seed=2**62)
-    models = tuple(replace(address, name=name) for address, name in zip(plan.models, names, strict=True))
+    models = tuple(
+        replace(address, name=name) for address, name in zip(plan.models, names, strict=True)
+    )
     cases = [{"id": each, "prompt": each, "checks": [{"contains": "ahoy"}]} for each in ids]
     plan = replace(plan, models=models, suite=Suite.parse({"cases": cases}))
-    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
+    url = report_of(
+        tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill")
+    )
 
     def use(page: Any) -> tuple[Any, ...]:
         last = page.locator(".line").last.bounding_box()
@@ -460,13 +575,24 @@ def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tm
             page.locator("#cases th[scope=row] a").nth(number).click()
             page.wait_for_selector("dialog .answer.passed")  # the trial with this seed was found
             titles.append(page.locator("#opened-title").inner_text())
-            assert page.locator("dialog .filters label").first.evaluate(LINES) == 1  # "Model" is not broken
+            assert (
+                page.locator("dialog .filters label").first.evaluate(LINES) == 1
+            )  # "Model" is not broken
             page.keyboard.press("Escape")
         costs = page.locator(".costs, .line .cost").all()
         cost = next(each.inner_text() for each in costs if each.is_visible())
-        return page.locator(".line .model").all_inner_texts(), last["y"] + last["height"], titles, wide, cost
+        return (
+            page.locator(".line .model").all_inner_texts(),
+            last["y"] + last["height"],
+            titles,
+            wide,
+            cost,
+        )
 
-    costs = {"desktop": "takes 72 → 232 tokens per task, $0.000400 per pass", "phone": "A task takes 72 → 232 tokens"}
+    costs = {
+        "desktop": "takes 72 → 232 tokens per task, $0.000400 per pass",
+        "phone": "A task takes 72 → 232 tokens",
+    }
     for screen, (_, height) in SCREENS.items():
         shown, bottom, titles, wide, cost = browser.run(use, url, screen=screen)
         assert (titles, wide, bottom <= height) == (ids, [], True)
@@ -475,7 +601,9 @@ def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tm
         assert shown[1:3] == ["<img src=x onerror=alert(1)>", "back\\x202ewards"]
 
 
-def test_the_report_of_two_skills_says_which_side_is_which(browser: Browser, upskill: Upskill, home: Path) -> None:
+def test_the_report_of_two_skills_says_which_side_is_which(
+    browser: Browser, upskill: Upskill, home: Path
+) -> None:
     skill, model = write_skill(home / "greeter", cases=12), write_script(home / "model.yaml")
     upskill("eval", skill, "-m", model, "--against", skill, "-q", "--report", "html=two.html")
     upskill("eval", skill, "-m", model, "--no-baseline", "-q", "--report", "html=alone.html")
@@ -501,7 +629,9 @@ def test_many_trials_are_drawn_and_searched_a_little_at_a_time(
     """How long each step takes depends on the machine, and is what `bench/report.py` measures."""
     monkeypatch.setattr(html_page, "BLOCK", 15_000)
     plan = plan_of_models(["many"], cases=50, folder=tmp_path, runs=10)
-    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, f"ahoy {trial.case} {trial.seed}"))
+    url = report_of(
+        tmp_path, plan, lambda trial: result_of(plan, trial, f"ahoy {trial.case} {trial.seed}")
+    )
 
     def use(page: Any) -> tuple[Any, ...]:
         wait_for_text(page, "#trials-status", "1,000 trials")
@@ -514,7 +644,9 @@ def test_many_trials_are_drawn_and_searched_a_little_at_a_time(
     nodes, blocks, measures = browser.run(use, url)
     assert blocks > 9
     assert nodes < 6_000  # only what is looked at is on the page
-    assert measures.count("trials") > blocks / 3  # the search came back to the page after every third block
+    assert (
+        measures.count("trials") > blocks / 3
+    )  # the search came back to the page after every third block
 
 
 def noise(seed: object, size: int) -> str:
@@ -532,7 +664,9 @@ def small_page(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_a_page_has_a_limit_whatever_its_trials_say(tmp_path: Path, small_page: int) -> None:
     plan = plan_of_models(["long"], cases=10, folder=tmp_path, runs=10)
-    cases = tuple(replace(case, files={"a.txt": noise(case.id, 12_000)}) for case in plan.suite.cases)
+    cases = tuple(
+        replace(case, files={"a.txt": noise(case.id, 12_000)}) for case in plan.suite.cases
+    )
     plan = replace(plan, suite=replace(plan.suite, cases=cases))
 
     def answered(trial: Trial) -> Result:
@@ -545,16 +679,24 @@ def test_a_page_has_a_limit_whatever_its_trials_say(tmp_path: Path, small_page: 
     assert [case["files"][0][1] for case in found["cases"]] == files
     assert index["limit"] > 300  # only the answers were cut
     spoken = opened(page, "trials-0")[0]["answer"]
-    assert (spoken["length"], len(spoken["text"])) == (12_000, pytest.approx(index["limit"], abs=10))
+    assert (spoken["length"], len(spoken["text"])) == (
+        12_000,
+        pytest.approx(index["limit"], abs=10),
+    )
 
 
-def test_long_prompts_leave_room_for_answers_and_many_steps_for_others(tmp_path: Path, small_page: int) -> None:
+def test_long_prompts_leave_room_for_answers_and_many_steps_for_others(
+    tmp_path: Path, small_page: int
+) -> None:
     plan = plan_of_models(["long"], cases=20, folder=tmp_path)
     cases = tuple(replace(case, prompt=noise(case.id, 20_000)) for case in plan.suite.cases)
     plan = replace(plan, suite=replace(plan.suite, cases=cases))
 
     def answered(trial: Trial) -> Result:
-        steps = [Step("tool", tool="bash", output=noise((trial, step), 300), status="ok") for step in range(100)]
+        steps = [
+            Step("tool", tool="bash", output=noise((trial, step), 300), status="ok")
+            for step in range(100)
+        ]
         return result_of(plan, trial, noise(trial, 1_000), steps=tuple(steps))
 
     page = page_of(tmp_path, store_run(tmp_path / "runs", plan, answered))
@@ -585,7 +727,10 @@ def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Pat
     upskill("report", "-o", "new/folder/lift.html")
     assert (home / "new" / "folder" / "lift.html").read_text(encoding="utf-8") == page
     assert "no run named 'nothing'" in upskill("report", "nothing").err
-    assert (upskill("report", "last", "-o", ".").code, upskill("report", "--store", "no").code) == (2, 2)
+    assert (upskill("report", "last", "-o", ".").code, upskill("report", "--store", "no").code) == (
+        2,
+        2,
+    )
 
 
 def test_code_in_a_note_is_code_and_a_stored_answer_takes_no_time(
@@ -594,7 +739,9 @@ def test_code_in_a_note_is_code_and_a_stored_answer_takes_no_time(
     write_script(home / "model.yaml")
     upskill("eval", write_skill(home / "greeter", cases=2), "-m", "scripted:model.yaml")
     upskill("report", "last", "-o", "report.html")
-    assert "add `asserted: true`" in upskill("export", "last", "--format", "markdown", "-o", "-").out
+    assert (
+        "add `asserted: true`" in upskill("export", "last", "--format", "markdown", "-o", "-").out
+    )
 
     def use(page: Any) -> tuple[str, list[str]]:
         notes = page.locator("#notes")
@@ -616,7 +763,14 @@ def test_the_report_of_one_model_has_nothing_to_choose_and_no_half_empty_row(
     suite = greetings(4)
     for case, tags in zip(suite["cases"], (["short"], ["short"], ["long"], []), strict=True):
         case["tags"] = tags
-    upskill("eval", write_skill(home / "greeter", suite=suite), "-m", "scripted:model.yaml", "--repeats", 2)
+    upskill(
+        "eval",
+        write_skill(home / "greeter", suite=suite),
+        "-m",
+        "scripted:model.yaml",
+        "--repeats",
+        2,
+    )
     upskill("report", "last", "-o", "report.html")
 
     def use(page: Any) -> tuple[list[float], list[str], int]:
@@ -633,14 +787,23 @@ def test_the_report_of_one_model_has_nothing_to_choose_and_no_half_empty_row(
     assert ("short" in groups, "long" in groups, choices) == (True, False, 0)
 
 
-def test_a_typed_link_to_a_case_with_a_slash_in_its_id_opens_it(browser: Browser, tmp_path: Path) -> None:
+def test_a_typed_link_to_a_case_with_a_slash_in_its_id_opens_it(
+    browser: Browser, tmp_path: Path
+) -> None:
     plan = plan_of_models(["model"], folder=tmp_path)
-    cases = [{"id": name, "prompt": name, "checks": [{"contains": "ahoy"}]} for name in ("build/toml", "build")]
+    cases = [
+        {"id": name, "prompt": name, "checks": [{"contains": "ahoy"}]}
+        for name in ("build/toml", "build")
+    ]
     plan = replace(plan, suite=Suite.parse({"cases": cases}))
     url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy"))
 
     def use(page: Any) -> None:
-        for link, title in (("build%2Ftoml", "build/toml"), ("build", "build"), ("build/toml", "build/toml")):
+        for link, title in (
+            ("build%2Ftoml", "build/toml"),
+            ("build", "build"),
+            ("build/toml", "build/toml"),
+        ):
             page.goto(f"{url}#case={link}")
             wait_for_text(page, "#opened-title", title)
 
@@ -652,7 +815,9 @@ def test_a_card_says_where_most_answers_could_not_pass(browser: Browser, tmp_pat
 
     def answered(trial: Trial) -> Result:
         passed = trial.arm == "skill"
-        return result_of(plan, trial, "ahoy", passed=passed, **({} if passed else {"cause": "refusal"}))
+        return result_of(
+            plan, trial, "ahoy", passed=passed, **({} if passed else {"cause": "refusal"})
+        )
 
     url = report_of(tmp_path, plan, answered)
     card = browser.run(lambda page: page.locator(".card").inner_text(), url)
@@ -663,8 +828,12 @@ def test_a_card_says_where_most_answers_could_not_pass(browser: Browser, tmp_pat
 def test_six_verdicts_fit_the_first_screen_and_paper_is_light_and_has_every_column(
     browser: Browser, tmp_path: Path
 ) -> None:
-    plan = plan_of_models([f"a-rather-long-name-{number}" for number in range(6)], cases=6, folder=tmp_path)
-    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
+    plan = plan_of_models(
+        [f"a-rather-long-name-{number}" for number in range(6)], cases=6, folder=tmp_path
+    )
+    url = report_of(
+        tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill")
+    )
 
     def use(page: Any) -> tuple[int, bool, list[str], str, str]:
         decisions = page.locator("#verdicts .decision")
@@ -681,36 +850,78 @@ def test_six_verdicts_fit_the_first_screen_and_paper_is_light_and_has_every_colu
         )
         printed = page.evaluate("document.documentElement.dataset.theme")
         parts = (".menu", ".filters", "#skill .skill", "#looks")
-        assert [page.locator(name).first.is_visible() for name in parts] == [False, False, True, True]
+        assert [page.locator(name).first.is_visible() for name in parts] == [
+            False,
+            False,
+            True,
+            True,
+        ]
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-        return decisions.count(), fits, cut, printed, page.evaluate("document.documentElement.dataset.theme")
+        return (
+            decisions.count(),
+            fits,
+            cut,
+            printed,
+            page.evaluate("document.documentElement.dataset.theme"),
+        )
 
     for screen in SCREENS:
         assert browser.run(use, url, screen=screen) == (6, True, [], "light", "dark")
 
 
-def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskill: Upskill, home: Path) -> None:
+def test_the_report_of_queries_says_how_the_skill_fires(
+    browser: Browser, upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "greeter", cases=3)
-    texts = {"Greet Ada for me.": True, "Greet Bo for me.": True, "What time is it?": False, "Sum 2 and 2.": False}
+    texts = {
+        "Greet Ada for me.": True,
+        "Greet Bo for me.": True,
+        "What time is it?": False,
+        "Sum 2 and 2.": False,
+    }
     queries = [{"query": text, "should_trigger": fires} for text, fires in texts.items()]
     (home / "queries.json").write_text(json.dumps(queries), encoding="utf-8")
     calls = [{"name": "activate_skill", "arguments": {"name": "greeter"}}]
-    script = [{"match": "Greet Ada", "calls": calls}, {"match": "Sum 2", "calls": calls}, {"answer": "Done."}]
+    script = [
+        {"match": "Greet Ada", "calls": calls},
+        {"match": "Sum 2", "calls": calls},
+        {"answer": "Done."},
+    ]
     (home / "model.yaml").write_text(json.dumps(script), encoding="utf-8")
     fired = upskill(
-        "trigger", skill, "-m", "scripted:model.yaml", "--queries", "queries.json", "--repeats", "1", "--json"
+        "trigger",
+        skill,
+        "-m",
+        "scripted:model.yaml",
+        "--queries",
+        "queries.json",
+        "--repeats",
+        "1",
+        "--json",
     )
     recall = json.loads(fired.out)["models"][0]["recall"]
     upskill("report", "last", "-o", "fires.html")
 
     def use(page: Any) -> tuple[Any, ...]:
-        card, rows = page.locator(".card").inner_text(), page.locator("#queries tbody tr").all_inner_texts()
+        card, rows = (
+            page.locator(".card").inner_text(),
+            page.locator("#queries tbody tr").all_inner_texts(),
+        )
         wide, problems = overflowing(page), accessibility_problems(page)
         page.locator("#queries a").first.click()
         page.wait_for_selector("dialog[open]")
-        return page.locator("h1").inner_text(), card, rows, page.locator("#opened-title").inner_text(), wide, problems
+        return (
+            page.locator("h1").inner_text(),
+            card,
+            rows,
+            page.locator("#opened-title").inner_text(),
+            wide,
+            problems,
+        )
 
-    title, card, rows, opened, wide, problems = browser.run(use, (home / "fires.html").as_uri(), screen="phone")
+    title, card, rows, opened, wide, problems = browser.run(
+        use, (home / "fires.html").as_uri(), screen="phone"
+    )
     assert title == (
         "scripted:model.yaml activates greeter in 50% of the runs where a query needs it"
         " and in 50% of the runs where a query does not need it."
@@ -733,12 +944,18 @@ def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
         found = store.run(name)
         evaluation = evaluation_of(store, found)
         first = partial(first_results, store, found)
-        page = render(evaluation, ReportContext(results=lambda: store.results(found), first_results=first))
+        page = render(
+            evaluation, ReportContext(results=lambda: store.results(found), first_results=first)
+        )
         assert {each.trial.seed for each in first(1)} == {0}
     file = place.parent / "few.html"
     file.write_text(page, encoding="utf-8")
-    said = browser.run(lambda page: page.locator(".note", has_text="of 192 trials").inner_text(), file.as_uri())
-    assert said.startswith("To keep the file small, it has 96 of 192 trials: the first seeds of each case.")
+    said = browser.run(
+        lambda page: page.locator(".note", has_text="of 192 trials").inner_text(), file.as_uri()
+    )
+    assert said.startswith(
+        "To keep the file small, it has 96 of 192 trials: the first seeds of each case."
+    )
     index = opened(page, "index")
     assert sum(index["blocks"]) == len(evaluation.outcomes) // 2 == 96
     assert set(index["columns"]["seed"]["values"]) == {0}
@@ -747,6 +964,8 @@ def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
 def test_a_verbose_answer_that_passed_is_no_obstacle(browser: Browser, tmp_path: Path) -> None:
     with chdir(tmp_path):
         plan = plan_of_models(["learns"], cases=3, runs=1)
-    answered = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=True, cause="verbose"))
+    answered = report_of(
+        tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=True, cause="verbose")
+    )
     failures = browser.run(lambda page: page.locator("#failures tbody").inner_text(), answered)
     assert "verbose" not in failures

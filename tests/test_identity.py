@@ -42,7 +42,9 @@ def install(folder: Path, name: str, version: str) -> None:
     """A program as npm installs it: a link to a script in a package."""
     package = folder / "node_modules" / name
     package.mkdir(parents=True, exist_ok=True)
-    (package / "package.json").write_text(json.dumps({"name": name, "version": version}), encoding="utf-8")
+    (package / "package.json").write_text(
+        json.dumps({"name": name, "version": version}), encoding="utf-8"
+    )
     script = package / "run.js"
     script.write_text("#!/usr/bin/env node\n", encoding="utf-8")
     script.chmod(0o755)
@@ -55,14 +57,19 @@ def test_keys_of_trials_and_of_providers_replies_stay_what_they_are() -> None:
     plan = Plan(SKILL, Suite.parse(greetings(2)), (REMOTE,))
     asked = chat_request(Task("Greet.", {"a.txt": "Ann\n"}, SKILL, 1, 0.0, 64))
     assert (GENERATION, plan.fingerprint) == (2, "11611ea52e4dd3ee")
-    plain = replace(plan, suite=Suite.parse([{"id": "one", "prompt": "Greet.", "checks": [{"contains": "ahoy"}]}]))
+    plain = replace(
+        plan,
+        suite=Suite.parse([{"id": "one", "prompt": "Greet.", "checks": [{"contains": "ahoy"}]}]),
+    )
     assert (
         plain.fingerprint == "608da5f44a28144c"
     )  # as before max_length, equals and starts_with came to mean something else
     assert request_key(REMOTE, asked) == "c1d947b7e089267a"  # as in 0.1
 
 
-def test_an_edited_script_never_gets_the_results_or_replies_of_the_old_one(upskill: Upskill, home: Path) -> None:
+def test_an_edited_script_never_gets_the_results_or_replies_of_the_old_one(
+    upskill: Upskill, home: Path
+) -> None:
     folder = write_skill(home / "greeter")
     command = ("eval", folder, "-m", write_script(home / "student.yaml"), "--json")
     before, same = upskill(*command).json, upskill(*command).json
@@ -74,7 +81,9 @@ def test_an_edited_script_never_gets_the_results_or_replies_of_the_old_one(upski
     assert after["models"][0]["skill"]["pass_rate"] == 0
 
 
-async def test_a_script_edited_while_its_model_is_open_leaves_no_reply_under_the_new_one(home: Path) -> None:
+async def test_a_script_edited_while_its_model_is_open_leaves_no_reply_under_the_new_one(
+    home: Path,
+) -> None:
     address = resolve(write_script(home / "student.yaml", [{"answer": "old"}]))
     with open_store(None) as store:
         async with Models(replies=store) as models:
@@ -85,7 +94,9 @@ async def test_a_script_edited_while_its_model_is_open_leaves_no_reply_under_the
             assert (await (await models.get(address)).reply(REQUEST)).text == "new"
 
 
-@pytest.mark.parametrize("change", [{}, {"agent": "claude-code"}], ids=["as a plain model", "as an agent"])
+@pytest.mark.parametrize(
+    "change", [{}, {"agent": "claude-code"}], ids=["as a plain model", "as an agent"]
+)
 def test_another_version_of_a_program_gets_keys_of_its_own(
     home: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
@@ -111,7 +122,10 @@ def test_another_version_of_a_program_gets_keys_of_its_own(
 def edited_suite(folder: Path, checks: list[Any], file: str) -> Callable[[str], Plan]:
     folder.mkdir()
     suite = folder / "suite.json"
-    suite.write_text(json.dumps({"cases": [{"id": "one", "prompt": "Do it.", "checks": checks}]}), encoding="utf-8")
+    suite.write_text(
+        json.dumps({"cases": [{"id": "one", "prompt": "Do it.", "checks": checks}]}),
+        encoding="utf-8",
+    )
 
     def plan(text: str) -> Plan:
         (folder / file).write_text(text, encoding="utf-8")
@@ -122,7 +136,9 @@ def edited_suite(folder: Path, checks: list[Any], file: str) -> Callable[[str], 
 
 def test_the_files_of_checks_are_part_of_the_key(home: Path) -> None:
     python = edited_suite(home / "python", [{"python": {"file": "check.py"}}], "check.py")
-    command = edited_suite(home / "command", [{"command": {"run": "sh $CHECK/t.sh", "files": ["t.sh"]}}], "t.sh")
+    command = edited_suite(
+        home / "command", [{"command": {"run": "sh $CHECK/t.sh", "files": ["t.sh"]}}], "t.sh"
+    )
     for plan, old, new in (
         (python, "def check(*_):\n    return True\n", "def check(*_):\n    return False\n"),
         (command, "true\n", "false\n"),
@@ -151,7 +167,9 @@ def test_a_run_is_found_again_by_the_sandbox_it_was_run_in(upskill: Upskill, hom
     assert upskill(*command, "--resume", "--json").json["run"] == run
 
 
-async def test_what_a_judge_is_told_is_part_of_the_key_of_a_judged_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_judge_is_told_is_part_of_the_key_of_a_judged_trial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     written = greetings(2)
     written["cases"][0]["checks"] = [{"judge": "It greets."}]
     plan = Plan(SKILL, Suite.parse(written), (REMOTE,), judge=REMOTE)
@@ -185,15 +203,21 @@ async def test_the_prompts_of_a_judge_are_those_that_it_is_sent() -> None:
 
 async def test_a_run_that_several_snapshots_answered_says_so(home: Path) -> None:
     def answer(call: Call) -> Say:
-        return Say("ahoy, friend", extra={"model": f"tiny-2026-0{1 + ('guest 2' in call.prompt)}-01"})
+        return Say(
+            "ahoy, friend", extra={"model": f"tiny-2026-0{1 + ('guest 2' in call.prompt)}-01"}
+        )
 
     folder = write_skill(home / "greeter", suite=greetings(3))
     async with Loopback(answer=answer) as server:
-        plan = Plan(Skill.load(folder), Suite.parse(greetings(3)), (resolve("tiny", base_url=server.url),))
+        plan = Plan(
+            Skill.load(folder), Suite.parse(greetings(3)), (resolve("tiny", base_url=server.url),)
+        )
         with open_store(home / "runs") as store:
             evaluation = await evaluate(plan, store=store)
             one = await evaluate(replace(plan, suite=Suite.parse(greetings(1))), store=store)
     assert evaluation.snapshots == {"tiny": {"tiny-2026-01-01": 4, "tiny-2026-02-01": 2}}
     (said,) = [line for line in evaluation.warnings if "snapshots" in line]
-    assert said.startswith("tiny: 2 snapshots answered (tiny-2026-01-01: 4 trials, tiny-2026-02-01: 2 trials)")
+    assert said.startswith(
+        "tiny: 2 snapshots answered (tiny-2026-01-01: 4 trials, tiny-2026-02-01: 2 trials)"
+    )
     assert not [line for line in one.warnings if "snapshots" in line]

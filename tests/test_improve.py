@@ -38,15 +38,35 @@ FOLDER = Path("skills") / "house-words"
 FILLER = "- Everything here is about the ship."
 WIDER: dict[str, Any] = {
     "note": "",
-    "edits": [{"kind": "insert", "line": 12, "text": "\n".join(map(fact, NEW)), "evidence": ["own"], "why": ""}],
+    "edits": [
+        {
+            "kind": "insert",
+            "line": 12,
+            "text": "\n".join(map(fact, NEW)),
+            "evidence": ["own"],
+            "why": "",
+        }
+    ],
 }
-SHORTER: dict[str, Any] = {"note": "", "edits": [{"kind": "delete", "line": 12, "text": "", "evidence": [], "why": ""}]}
+SHORTER: dict[str, Any] = {
+    "note": "",
+    "edits": [{"kind": "delete", "line": 12, "text": "", "evidence": [], "why": ""}],
+}
 # It states the new facts and drops the old ones.
 TRADE: dict[str, Any] = {
     "note": "",
     "edits": [
-        {"kind": "insert", "line": 1, "text": "\n".join(map(fact, NEW)), "evidence": ["own"], "why": ""},
-        *({"kind": "delete", "line": line, "text": "", "evidence": [], "why": ""} for line in range(2, 7)),
+        {
+            "kind": "insert",
+            "line": 1,
+            "text": "\n".join(map(fact, NEW)),
+            "evidence": ["own"],
+            "why": "",
+        },
+        *(
+            {"kind": "delete", "line": line, "text": "", "evidence": [], "why": ""}
+            for line in range(2, 7)
+        ),
     ],
 }
 
@@ -55,7 +75,10 @@ def written_case(number: int) -> dict[str, Any]:
     """A case as a suite file says it."""
     said = case(number)
     del said["words"]
-    checks = [{check["kind"]: check["texts"][0] if check["texts"] else check["number"]} for check in said["checks"]]
+    checks = [
+        {check["kind"]: check["texts"][0] if check["texts"] else check["number"]}
+        for check in said["checks"]
+    ]
     return {**said, "checks": checks}
 
 
@@ -71,8 +94,18 @@ def house(home: Path) -> Path:
     """A skill that upskill wrote, that states half of the facts, and passes all of its cases."""
     body = "\n".join(["# The ship", *map(fact, OLD), FILLER])
     skill = Skill.new("house-words", "States facts about the ship. Use when asked about it.", body)
-    stored = {"d1": {"kind": "document", "from": "log.md", "text": "From the log: the name of the ship is Aurora."}}
-    provenance = Provenance().with_author("somebody", "know the ship").with_sources({fact(1): ["d1"]}, stored)
+    stored = {
+        "d1": {
+            "kind": "document",
+            "from": "log.md",
+            "text": "From the log: the name of the ship is Aurora.",
+        }
+    }
+    provenance = (
+        Provenance()
+        .with_author("somebody", "know the ship")
+        .with_sources({fact(1): ["d1"]}, stored)
+    )
     suite = Suite.parse([written_case(number) for number in OLD], "old")
     record_version(add_suite(provenance.add_to(skill), suite)).save(home / FOLDER)
     write_rules(home / "teacher.json", teacher(NEW, WIDER))
@@ -83,25 +116,45 @@ def house(home: Path) -> Path:
 def improve(upskill: Upskill, *more: object, request: str = REQUEST) -> Done:
     evaluated = () if "--no-eval" in more else ("--student", "scripted:student.json")
     student = (*evaluated, "--tokens", 1000, "--attempts", 1, "--cases", len(NEW))
-    return upskill("generate", request, "--from", FOLDER, "-m", "scripted:teacher.json", *student, *more)
+    return upskill(
+        "generate", request, "--from", FOLDER, "-m", "scripted:teacher.json", *student, *more
+    )
 
 
 def revising_prompt(house: Path) -> dict[str, Any]:
     with open_store(house / "runs") as store:
-        (asked,) = [request for role, request, _ in store.requests() if role == "teacher" and "You improve" in request]
+        (asked,) = [
+            request
+            for role, request, _ in store.requests()
+            if role == "teacher" and "You improve" in request
+        ]
     text = json.loads(asked)["messages"][1]["text"]
-    return json.loads(text.partition("\n\n<<<MATERIAL")[0]) | {"material": text.partition("\n\n<<<MATERIAL")[2]}
+    return json.loads(text.partition("\n\n<<<MATERIAL")[0]) | {
+        "material": text.partition("\n\n<<<MATERIAL")[2]
+    }
 
 
-def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskill: Upskill, house: Path) -> None:
+def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(
+    upskill: Upskill, house: Path
+) -> None:
     before = Skill.load(house / FOLDER)
-    done = improve(upskill, "--target", 0, "--json")  # reached, which is no reason not to do what was asked
+    done = improve(
+        upskill, "--target", 0, "--json"
+    )  # reached, which is no reason not to do what was asked
     assert done.code == 0, done.err
     said = done.json
     assert [one["decision"] for one in said["attempts"]] == ["older version", "best guess"]
-    assert "older cases are too few to rule out a loss of 10%; about " in said["confirmation"]["why_not"]
-    assert (said["confirmation"]["only_not_worse"], said["confirmation"]["older_cases_broken"]) == (False, [])
-    assert set(said["confirmation"]["fixed"]) == {f"word-{number}" for number in NEW if number in TRAIN}
+    assert (
+        "older cases are too few to rule out a loss of 10%; about "
+        in said["confirmation"]["why_not"]
+    )
+    assert (said["confirmation"]["only_not_worse"], said["confirmation"]["older_cases_broken"]) == (
+        False,
+        [],
+    )
+    assert set(said["confirmation"]["fixed"]) == {
+        f"word-{number}" for number in NEW if number in TRAIN
+    }
     saved = Skill.load(house / FOLDER)
     assert all(fact(number) in saved.body for number in NUMBERS)
     suite = Suite.of(saved)
@@ -122,7 +175,9 @@ def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskil
     shown = revising_prompt(house)
     assert (shown["request"], shown["sources"]) == (REQUEST, {"2": ["d1"]})
     assert "From the log: the name of the ship is Aurora." in shown["material"]
-    assert {failure["asked"] for failure in shown["failures"]} == {prompt(number) for number in NEW if number in TRAIN}
+    assert {failure["asked"] for failure in shown["failures"]} == {
+        prompt(number) for number in NEW if number in TRAIN
+    }
     assert Provenance.of(saved).sources[fact(1)] == ("d1",)
 
 
@@ -165,32 +220,47 @@ def test_a_requested_change_that_is_not_shown_to_be_better_is_kept_because_someb
     upskill: Upskill, house: Path, attempts: int
 ) -> None:
     useless = {"note": "", "edits": [{**WIDER["edits"][0], "text": "- Be brief."}]}
-    rules = [{"system": REVISES, "when": "Be kind", "answer": json.dumps(useless)}]  # what the search adds by itself
+    rules = [
+        {"system": REVISES, "when": "Be kind", "answer": json.dumps(useless)}
+    ]  # what the search adds by itself
     write_rules(house / "teacher.json", [*rules, *teacher(NEW, KIND)])
     done = improve(upskill, "--attempts", attempts)
     assert done.code == 0, done.err
     decisions = [one["decision"] for one in upskill("versions", FOLDER, "--json").json]
-    assert decisions == ["older version", "kept as requested", "not enough evidence"][: attempts + 1]
+    assert (
+        decisions == ["older version", "kept as requested", "not enough evidence"][: attempts + 1]
+    )
     known = "not shown to be better on 6 train cases; kept because you asked for it"
-    assert (known in " ".join(done.err.split()), known in " ".join(done.out.split())) == (True, True)
+    assert (known in " ".join(done.err.split()), known in " ".join(done.out.split())) == (
+        True,
+        True,
+    )
     assert "The previous version is in " in done.err
     body = Skill.load(house / FOLDER).body
     assert ("- Be kind." in body, "- Be brief." in body) == (True, False)
 
 
-def test_a_change_that_is_shown_to_be_worse_can_be_made_all_the_same(upskill: Upskill, house: Path) -> None:
+def test_a_change_that_is_shown_to_be_worse_can_be_made_all_the_same(
+    upskill: Upskill, house: Path
+) -> None:
     write_rules(house / "teacher.json", teacher(NEW, TRADE))
     done = improve(upskill)
     why = "The requested change was not made: worse (better on "
     assert why in " ".join(done.err.split())
-    command = " ".join(done.err.split()).partition("make it anyway: upskill ")[2].partition(" | patch -p1 -d ")[0]
+    command = (
+        " ".join(done.err.split())
+        .partition("make it anyway: upskill ")[2]
+        .partition(" | patch -p1 -d ")[0]
+    )
     diff = upskill(*shlex.split(command)).out
     assert f"+{fact(NEW[0])}" in diff
     subprocess.run(["patch", "-p1", "-d", str(house / FOLDER)], input=diff, text=True, check=True)
     assert fact(NEW[0]) in Skill.load(house / FOLDER).body
 
 
-def test_a_request_that_breaks_a_third_of_the_cases_is_not_made(upskill: Upskill, house: Path) -> None:
+def test_a_request_that_breaks_a_third_of_the_cases_is_not_made(
+    upskill: Upskill, house: Path
+) -> None:
     harm = {"note": "", "edits": [{**SHORTER["edits"][0], "line": line} for line in range(2, 8)]}
     write_rules(house / "teacher.json", teacher((), harm))
     done = improve(upskill, request="make it shorter")
@@ -198,13 +268,20 @@ def test_a_request_that_breaks_a_third_of_the_cases_is_not_made(upskill: Upskill
     assert all(fact(number) in Skill.load(house / FOLDER).body for number in OLD)
 
 
-def test_a_change_is_made_even_where_few_cases_could_show_that_it_does_no_harm(upskill: Upskill, house: Path) -> None:
+def test_a_change_is_made_even_where_few_cases_could_show_that_it_does_no_harm(
+    upskill: Upskill, house: Path
+) -> None:
     two = [{**written_case(number), "held_out": False} for number in OLD[:2]]
     (house / "two.json").write_text(json.dumps(two))
     write_rules(house / "teacher.json", teacher((), SHORTER))
     elsewhere = ("--output", "few/house-words")
-    few = improve(upskill, "--tests", "two.json", *elsewhere, "--json", request="make it shorter").json
-    assert (few["confirmation"]["only_not_worse"], FILLER in Skill.load(few["saved_to"]).body) == (True, False)
+    few = improve(
+        upskill, "--tests", "two.json", *elsewhere, "--json", request="make it shorter"
+    ).json
+    assert (few["confirmation"]["only_not_worse"], FILLER in Skill.load(few["saved_to"]).body) == (
+        True,
+        False,
+    )
     # Where there are new cases to get better, so few older ones count with them.
     older = Skill.load(house / FOLDER)
     record_version(add_suite(older, Suite.parse(two, "two"))).save(house / FOLDER, overwrite=True)
@@ -212,13 +289,20 @@ def test_a_change_is_made_even_where_few_cases_could_show_that_it_does_no_harm(u
     assert improve(upskill, "--json").json["confirmation"]["decision"] == "confirmed"
 
 
-def test_a_test_writer_knows_which_skill_a_request_is_about_and_not_what_it_says(upskill: Upskill, house: Path) -> None:
+def test_a_test_writer_knows_which_skill_a_request_is_about_and_not_what_it_says(
+    upskill: Upskill, house: Path
+) -> None:
     (house / "page.md").write_text("\n".join(map(fact, NEW)))
     assert improve(upskill, "--from", "page.md", "--no-eval").code == 0
     with open_store(house / "runs") as store:
-        asked = next(request for _, request, _ in store.requests() if "You write test cases" in request)
+        asked = next(
+            request for _, request, _ in store.requests() if "You write test cases" in request
+        )
     text = json.loads(asked)["messages"][1]["text"].partition("\n\n")[0]
-    about = {"name": "house-words", "description": "States facts about the ship. Use when asked about it."}
+    about = {
+        "name": "house-words",
+        "description": "States facts about the ship. Use when asked about it.",
+    }
     assert json.loads(text) == {"task": REQUEST, **about}
 
 
@@ -228,27 +312,46 @@ def test_a_skill_without_tests_is_improved_with_a_word_that_nothing_tests_what_i
     shutil.rmtree(house / FOLDER / "evals")
     done = improve(upskill, "--no-eval", "--force")
     assert (
-        "house-words has no tests of its own, so upskill cannot check that what worked before still works." in done.err
+        "house-words has no tests of its own, so upskill cannot check that what worked before still works."
+        in done.err
     )
     assert f"Read {FOLDER}: skill to improve, about " in done.err
 
 
-def test_an_older_skill_that_is_not_changed_keeps_its_own_history(upskill: Upskill, house: Path) -> None:
+def test_an_older_skill_that_is_not_changed_keeps_its_own_history(
+    upskill: Upskill, house: Path
+) -> None:
     (house / FOLDER / "skill_meta.json").unlink()
     (house / "older").mkdir()
     (house / FOLDER).rename(house / "older/house-words")
     (house / "page.md").write_text("\n".join(map(fact, NEW)))
     write_rules(house / "teacher.json", teacher(NEW, TRADE))
     student = ("--student", "scripted:student.json", "--attempts", 1, "--cases", len(NEW))
-    command = ("generate", REQUEST, "--from", "older/house-words", "--from", "page.md", "-m", "scripted:teacher.json")
-    first, again = (upskill(*command, *student) for _ in range(2))  # the same command finds what it has saved
+    command = (
+        "generate",
+        REQUEST,
+        "--from",
+        "older/house-words",
+        "--from",
+        "page.md",
+        "-m",
+        "scripted:teacher.json",
+    )
+    first, again = (
+        upskill(*command, *student) for _ in range(2)
+    )  # the same command finds what it has saved
     for done in (first, again):
         assert done.code == 0, done.err
         out = " ".join(done.out.split())
-        assert f"The skill in {FOLDER} is the older one, unchanged, with its new results. Next:" in out
+        assert (
+            f"The skill in {FOLDER} is the older one, unchanged, with its new results. Next:" in out
+        )
         assert "Saved to" not in out
         assert "--sources" not in out
-        assert "1 version besides the older version was tried; the search ended: all attempts are used." in out
+        assert (
+            "1 version besides the older version was tried; the search ended: all attempts are used."
+            in out
+        )
         metadata = Provenance.of(Skill.load(house / FOLDER)).metadata
         assert {"generated_by", "source_task", "source_files", "improved_by"}.isdisjoint(metadata)
         assert metadata["test_pass_rate"] is not None
@@ -264,7 +367,9 @@ def edit_by_hand(house: Path) -> str:
     return manifest.read_text()
 
 
-def test_a_skill_that_was_edited_by_hand_is_not_replaced_unless_someone_says_so(upskill: Upskill, house: Path) -> None:
+def test_a_skill_that_was_edited_by_hand_is_not_replaced_unless_someone_says_so(
+    upskill: Upskill, house: Path
+) -> None:
     text = edit_by_hand(house)
     for more in ((), ("--output", FOLDER)):
         refused = improve(upskill, *more)
@@ -313,7 +418,9 @@ def test_whoever_can_answer_is_shown_the_change_and_asked(house: Path, answer: b
     assert (left / "SKILL.md").read_text() == text
 
 
-def test_a_skill_that_a_person_wrote_counts_as_edited_and_the_record_follows_what_upskill_does(house: Path) -> None:
+def test_a_skill_that_a_person_wrote_counts_as_edited_and_the_record_follows_what_upskill_does(
+    house: Path,
+) -> None:
     skill = Skill.load(house / FOLDER)
     assert not edited_by_hand(skill)
     assert edited_by_hand(Skill.new("mine", "Mine.", "My words."))
@@ -325,7 +432,9 @@ def test_a_skill_that_a_person_wrote_counts_as_edited_and_the_record_follows_wha
     assert edited_by_hand(Skill.load(house / FOLDER))
 
 
-def test_what_was_made_without_an_evaluation_has_versions_too(upskill: Upskill, house: Path) -> None:
+def test_what_was_made_without_an_evaluation_has_versions_too(
+    upskill: Upskill, house: Path
+) -> None:
     done = improve(upskill, "--no-eval")
     assert f"The previous version is in {FOLDER.parent}/.previous/house-words/1.0.0-" in done.err
     first, second = upskill("versions", FOLDER, "--json").json
@@ -340,7 +449,9 @@ def test_what_was_made_without_an_evaluation_has_versions_too(upskill: Upskill, 
     assert (refused.code, "v1 has no parent version" in refused.err) == (2, True)
 
 
-PAGE = "\n\n".join(f"# Part {number}\n\n{prompt(number)} {fact(number)} {'It is so. ' * 60}" for number in NUMBERS)
+PAGE = "\n\n".join(
+    f"# Part {number}\n\n{prompt(number)} {fact(number)} {'It is so. ' * 60}" for number in NUMBERS
+)
 
 
 def made_from_a_page(house: Path) -> None:
@@ -349,7 +460,9 @@ def made_from_a_page(house: Path) -> None:
     (house / "notes").mkdir(exist_ok=True)
     (house / "notes/log.md").write_text(PAGE)
     material = gather("know the ship", sources=["notes/log.md"])
-    provenance = Provenance().with_author("somebody", "know the ship").with_source_files(material.files)
+    provenance = (
+        Provenance().with_author("somebody", "know the ship").with_source_files(material.files)
+    )
     provenance = provenance.with_sources({fact(1): ["d1"]}, material.excerpts())
     record_version(provenance.add_to(older)).save(house / FOLDER, overwrite=True)
 
@@ -363,7 +476,9 @@ def test_an_improvement_shows_all_of_the_older_material_that_can_still_be_read(
     lines = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
     assert [line["id"] for line in lines] == [f"d{number}" for number in NUMBERS]
     assert all(fact(number) in shown for number in NUMBERS)
-    assert {piece.source for piece in gather("x", sources=["doc:notes/log.md"]).pieces} == {"log.md"}
+    assert {piece.source for piece in gather("x", sources=["doc:notes/log.md"]).pieces} == {
+        "log.md"
+    }
     (house / "log.md").write_text(PAGE)
     assert {piece.source for piece in gather("x", sources=["doc:log.md"]).pieces} == {"log.md"}
     # It is found from another folder as well, by where the skill lies.
@@ -376,10 +491,14 @@ def test_an_improvement_shows_all_of_the_older_material_that_can_still_be_read(
     wanted = NUMBERS[-1]
     few = add_stored_evidence(Material(prompt(wanted), (), older), budget=500)
     assert [piece.id for piece in few.pieces] == ["d1", f"d{wanted}"]
-    assert few.left_out == (f"{len(NUMBERS) - 2} of {len(NUMBERS)} pieces of the older material, which did not fit",)
+    assert few.left_out == (
+        f"{len(NUMBERS) - 2} of {len(NUMBERS)} pieces of the older material, which did not fit",
+    )
 
 
-def test_the_path_of_a_source_tells_nobody_where_home_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_of_a_source_tells_nobody_where_home_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ada = home / "ada"
     monkeypatch.setenv("HOME", str(ada))
     session = ada / ".claude" / str(ada).replace("/", "-") / "one.jsonl"
@@ -400,9 +519,15 @@ def test_what_cannot_be_read_again_is_said_with_what_to_do(upskill: Upskill, hou
     assert f"Left out: the rest of log.md (its location is unknown): {hint}." in done.err
     made_from_a_page(house)
     (house / "notes/log.md").write_text(PAGE + "More.")
-    assert f"the rest of notes/log.md (it has changed since): {hint}." in improve(upskill, "--no-eval").err
+    assert (
+        f"the rest of notes/log.md (it has changed since): {hint}."
+        in improve(upskill, "--no-eval").err
+    )
     (house / "notes/log.md").unlink()
-    assert f"the rest of notes/log.md (it no longer exists): {hint}." in improve(upskill, "--no-eval").err
+    assert (
+        f"the rest of notes/log.md (it no longer exists): {hint}."
+        in improve(upskill, "--no-eval").err
+    )
     # Given again, it is shown once, under the ids that the older lines cite.
     (house / "log.md").write_text(PAGE)
     older = Skill.load(house / FOLDER)
@@ -414,12 +539,17 @@ def test_stored_evidence_keeps_apart_from_new_material_of_the_same_name(house: P
     older = Skill.load(house / FOLDER)
     material = Material(REQUEST, (Piece("d1", "document", "Another document."),), older)
     both = add_stored_evidence(material)
-    assert {piece.id: piece.text[:12] for piece in both.pieces} == {"d1-2": "Another docu", "d1": "From the log"}
+    assert {piece.id: piece.text[:12] for piece in both.pieces} == {
+        "d1-2": "Another docu",
+        "d1": "From the log",
+    }
     assert (both.skill, both.stored) == (older, {"d1"})
     assert add_stored_evidence(replace(material, skill=None)) == replace(material, skill=None)
 
 
-def test_a_request_without_an_attempt_is_refused_before_anybody_is_paid(upskill: Upskill, house: Path) -> None:
+def test_a_request_without_an_attempt_is_refused_before_anybody_is_paid(
+    upskill: Upskill, house: Path
+) -> None:
     done = improve(upskill, "--attempts", 0)
     assert done.code == 2
     assert "--attempts 0 makes no change to the older skill, but you asked for a change" in done.err

@@ -21,10 +21,15 @@ from upskill.suites.queries import Queries
 WORKFLOW = Path(".github/workflows/upskill.yaml")
 
 
-def test_the_new_skill_is_valid_and_no_answer_that_knows_nothing_passes_its_tests(home: Path, upskill: Upskill) -> None:
+def test_the_new_skill_is_valid_and_no_answer_that_knows_nothing_passes_its_tests(
+    home: Path, upskill: Upskill
+) -> None:
     done = upskill("init", "deploy-shop", "--ci", "--yes")
     assert done.code == 0
-    assert done.out.splitlines()[:2] == ["wrote deploy-shop/", "wrote .github/workflows/upskill.yaml"]
+    assert done.out.splitlines()[:2] == [
+        "wrote deploy-shop/",
+        "wrote .github/workflows/upskill.yaml",
+    ]
     assert "upskill eval ./deploy-shop" in done.out
     checked = upskill("validate", "./deploy-shop", "--strict-suite")
     assert (checked.code, checked.out) == (0, "./deploy-shop: valid\n")
@@ -70,7 +75,11 @@ def test_the_steps_of_the_workflow_prove_the_skill_in_a_fresh_environment(
     student = write_script(home / "model.json", [*rules, {"answer": "I do not know."}])
     Path("upskill.config.yaml").write_text(f"student: {student}\n", encoding="utf-8")
     who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
-    for line in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "Start"], ["add", "deploy-shop"]):
+    for line in (
+        ["init", "-q"],
+        ["commit", "-q", "--allow-empty", "-m", "Start"],
+        ["add", "deploy-shop"],
+    ):
         subprocess.run(["git", *who, *line], check=True)
     subprocess.run(["git", *who, "commit", "-qm", "Add a skill"], check=True)
     venv.create(home / "venv", with_pip=True)
@@ -79,9 +88,17 @@ def test_the_steps_of_the_workflow_prove_the_skill_in_a_fresh_environment(
     environment = os.environ | {"PATH": path, "GITHUB_STEP_SUMMARY": str(summary)}
     for step in yaml.safe_load(text)["jobs"]["eval"]["steps"]:
         if command := step.get("run"):
-            ran = subprocess.run(["bash", "-ec", command], capture_output=True, text=True, env=environment, check=False)
+            ran = subprocess.run(
+                ["bash", "-ec", command],
+                capture_output=True,
+                text=True,
+                env=environment,
+                check=False,
+            )
             assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
-    assert summary.read_text(encoding="utf-8").startswith("### upskill: 1 skill changed, none blocked")
+    assert summary.read_text(encoding="utf-8").startswith(
+        "### upskill: 1 skill changed, none blocked"
+    )
 
 
 def test_a_second_skill_is_added_to_what_the_workflow_tests(home: Path, upskill: Upskill) -> None:
@@ -90,7 +107,11 @@ def test_a_second_skill_is_added_to_what_the_workflow_tests(home: Path, upskill:
         assert upskill("init", name, "--ci", "--yes").code == 0
     assert Skill.load("beta") == before
     text = WORKFLOW.read_text(encoding="utf-8")
-    assert yaml.safe_load(text)[True]["pull_request"]["paths"] == ["alpha/**", "beta/**", "skills/gamma/**"]
+    assert yaml.safe_load(text)[True]["pull_request"]["paths"] == [
+        "alpha/**",
+        "beta/**",
+        "skills/gamma/**",
+    ]
     assert "run: upskill validate alpha beta skills/gamma\n" in text
     assert "run: upskill ci alpha beta skills/gamma --yes --output upskill-report\n" in text
     WORKFLOW.write_text(text.replace("skills/gamma", "skills"), encoding="utf-8")
@@ -116,7 +137,8 @@ def test_the_documentation_shows_the_whole_workflow(home: Path) -> None:
     page = (REPOSITORY / "docs/how-to/ci.md").read_text(encoding="utf-8")
     shown, *_ = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shown, written = (
-        [line for line in text.splitlines() if "pip install" not in line] for text in (shown, workflow_file("my-skill"))
+        [line for line in text.splitlines() if "pip install" not in line]
+        for text in (shown, workflow_file("my-skill"))
     )
     assert shown == [line for line in written if "TODO" not in line]
 
@@ -139,7 +161,9 @@ def test_a_description_of_ones_own_is_kept_whatever_it_holds(home: Path, upskill
     assert json.loads(Path("shop/evals/eval_queries.json").read_text(encoding="utf-8"))
 
 
-def test_queries_of_the_example_are_named_once_the_skill_is_about_something_else(home: Path, upskill: Upskill) -> None:
+def test_queries_of_the_example_are_named_once_the_skill_is_about_something_else(
+    home: Path, upskill: Upskill
+) -> None:
     assert upskill("init", "shop", "--yes").code == 0
     manifest = Path("shop/SKILL.md")
     head = manifest.read_text(encoding="utf-8").partition("# Releasing")[0]
@@ -152,7 +176,8 @@ def test_queries_of_the_example_are_named_once_the_skill_is_about_something_else
             in done.out + done.err
         )
     own = (
-        '[{"query": "How do we greet?", "should_trigger": true}, {"query": "Fire the kiln.", "should_trigger": false}]'
+        '[{"query": "How do we greet?", "should_trigger": true}, '
+        '{"query": "Fire the kiln.", "should_trigger": false}]'
     )
     Path("shop/evals/eval_queries.json").write_text(own, encoding="utf-8")
     for done in (upskill("validate", "shop"), upskill(*trigger)):

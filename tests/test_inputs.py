@@ -27,7 +27,14 @@ def commands(skill: Path, given: Path) -> Iterator[tuple[object, ...]]:
     yield ("trace", "show", given)
     yield ("trigger", skill, "-m", "scripted:answers.yaml", "--queries", given)
     for kind in ("", "doc:", "trace:", "skill:"):
-        yield ("generate", "-m", "scripted:answers.yaml", "--from", f"{kind}{given}", "greet people")
+        yield (
+            "generate",
+            "-m",
+            "scripted:answers.yaml",
+            "--from",
+            f"{kind}{given}",
+            "greet people",
+        )
     yield ("generate", "-m", "scripted:answers.yaml", "--tool", given, "greet people")
     yield ("generate", "-m", "scripted:answers.yaml", "--tests", given, "greet people")
     yield ("teach", "greet people", "-m", "scripted:answers.yaml", "--files", given)

@@ -13,13 +13,17 @@ from upskill.skills.install import RECORD, Installation, find_target, install
 
 
 def made(folder: Path, body: str = "Body.", name: str = "my-skill") -> Path:
-    skill = Skill.new(name, "Does things.", body).with_file("scripts/run.sh", b"#!/bin/sh\n", executable=True)
+    skill = Skill.new(name, "Does things.", body).with_file(
+        "scripts/run.sh", b"#!/bin/sh\n", executable=True
+    )
     return skill.save(folder / name, overwrite=True)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
     }
 
 
@@ -31,13 +35,21 @@ def contents(folder: Path) -> dict[str, bytes]:
         (["--to", "cursor", "--project", "project"], "project/.cursor/skills"),
     ],
 )
-def test_a_skill_goes_where_the_agent_looks(home: Path, upskill: Upskill, options: list[str], place: str) -> None:
+def test_a_skill_goes_where_the_agent_looks(
+    home: Path, upskill: Upskill, options: list[str], place: str
+) -> None:
     source = made(home / "skills")
     (home / "project").mkdir()
     done = upskill("install", source, *options, "--json")
     folder = Path(place).expanduser() / "my-skill"
     assert done.code == 0
-    assert done.json == {"agent": options[1], "folder": str(folder), "done": "installed", "kept": None, "proven": False}
+    assert done.json == {
+        "agent": options[1],
+        "folder": str(folder),
+        "done": "installed",
+        "kept": None,
+        "proven": False,
+    }
     assert contents(folder) == contents(source)
     assert (folder / "scripts" / "run.sh").stat().st_mode & 0o100
     assert Path.home().is_relative_to(home.parent)
@@ -45,7 +57,13 @@ def test_a_skill_goes_where_the_agent_looks(home: Path, upskill: Upskill, option
 
 def test_tests_of_a_skill_are_copied_only_when_asked_for(home: Path, upskill: Upskill) -> None:
     skill = Skill.load(made(home / "skills"))
-    for path in ("evals/suite.yaml", "evals/files/a.txt", "eval_queries.json", "skill_meta.json", "references/a.md"):
+    for path in (
+        "evals/suite.yaml",
+        "evals/files/a.txt",
+        "eval_queries.json",
+        "skill_meta.json",
+        "references/a.md",
+    ):
         skill = skill.with_file(path, b"{}")
     source, place = skill.save(home / "skills" / "tested"), home / ".claude" / "skills" / "my-skill"
     command = ("install", source, "--to", "claude-code")
@@ -79,7 +97,9 @@ def test_the_same_again_is_unchanged_and_a_newer_one_is_an_update(tmp_path: Path
     assert install(first, there).status == "updated"
 
 
-@pytest.mark.parametrize("change", ["edited", "added", "removed", "run bit", "broken", "not ours", "a file", "a link"])
+@pytest.mark.parametrize(
+    "change", ["edited", "added", "removed", "run bit", "broken", "not ours", "a file", "a link"]
+)
 def test_a_changed_skill_is_never_overwritten_silently(tmp_path: Path, change: str) -> None:
     there = tmp_path / "there"
     target = there / "my-skill"
@@ -108,7 +128,9 @@ def test_a_changed_skill_is_never_overwritten_silently(tmp_path: Path, change: s
     with pytest.raises(UsageError, match="this skill has changed since it was installed") as error:
         install(newer, there)
     assert "--force" in error.value.hint
-    assert {name: data for name, data in contents(tmp_path).items() if not name.startswith("newer/")} == before
+    assert {
+        name: data for name, data in contents(tmp_path).items() if not name.startswith("newer/")
+    } == before
 
 
 def test_force_replaces_and_keeps_the_old_one_beside_it(tmp_path: Path) -> None:
@@ -118,7 +140,9 @@ def test_force_replaces_and_keeps_the_old_one_beside_it(tmp_path: Path) -> None:
     kept: list[Path] = []
     for number in range(3):  # within one second, too
         (target / "mine.txt").write_text(f"mine {number}")
-        done = install(Skill.load(made(tmp_path / "skills", f"Better {number}.")), there, force=True)
+        done = install(
+            Skill.load(made(tmp_path / "skills", f"Better {number}.")), there, force=True
+        )
         assert done.status == "replaced"
         assert done.kept is not None
         kept.append(done.kept)
@@ -145,7 +169,9 @@ def test_the_command_says_where_the_old_one_went(home: Path, upskill: Upskill) -
 def test_a_replacement_that_breaks_leaves_the_old_one_in_place(tmp_path: Path) -> None:
     there = tmp_path / "there"
     made(there)
-    skill = Skill.load(made(tmp_path / "skills", "Better.")).with_file("a", b"").with_file("a/b", b"")
+    skill = (
+        Skill.load(made(tmp_path / "skills", "Better.")).with_file("a", b"").with_file("a/b", b"")
+    )
     before = contents(there)
     with pytest.raises(UsageError, match="cannot be written"):
         install(skill, there, force=True)
@@ -154,7 +180,9 @@ def test_a_replacement_that_breaks_leaves_the_old_one_in_place(tmp_path: Path) -
 
 def test_an_invalid_skill_is_not_installed(tmp_path: Path) -> None:
     skill = Skill.new("My_Skill", "Does things.", "Body.")
-    with pytest.raises(UsageError, match="My_Skill: not a valid skill: name 'My_Skill' has capital letters") as error:
+    with pytest.raises(
+        UsageError, match="My_Skill: not a valid skill: name 'My_Skill' has capital letters"
+    ) as error:
         install(skill, tmp_path / "there")
     assert error.value.hint == "Run `upskill validate` to see every problem."
     assert not (tmp_path / "there").exists()

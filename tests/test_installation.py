@@ -14,8 +14,14 @@ from upskill.installation import DISTRIBUTION, add_extra, command_for, requireme
 from upskill.version import __version__
 
 CLONE: dict[str, Any] = {"url": "file:///src/up%20skill", "dir_info": {"editable": True}}
-WHEEL: dict[str, Any] = {"url": "file:///dist/skill_lift-0.2.0-py3-none-any.whl", "archive_info": {}}
-GIT: dict[str, Any] = {"url": "https://example.org/up.git", "vcs_info": {"vcs": "git", "commit_id": "0123abc"}}
+WHEEL: dict[str, Any] = {
+    "url": "file:///dist/skill_lift-0.2.0-py3-none-any.whl",
+    "archive_info": {},
+}
+GIT: dict[str, Any] = {
+    "url": "https://example.org/up.git",
+    "vcs_info": {"vcs": "git", "commit_id": "0123abc"},
+}
 
 
 def test_each_kind_of_install_has_its_command() -> None:
@@ -24,9 +30,18 @@ def test_each_kind_of_install_has_its_command() -> None:
     assert command_for("local", venv, {}) == f'{pip} "skill-lift[local]"'
     assert command_for("local", venv, CLONE) == f'{pip} --editable "/src/up skill[local]"'
     assert command_for("local", venv, WHEEL) == f'{pip} "skill-lift[local] @ {WHEEL["url"]}"'
-    assert command_for("local", venv, GIT) == f'{pip} "skill-lift[local] @ git+https://example.org/up.git@0123abc"'
-    assert command_for("mcp", home / "uv/tools/skill-lift", {}) == 'uv tool install --force "skill-lift[mcp]"'
-    assert command_for("mcp", home / "pipx/venvs/skill-lift", {}) == 'pipx install --force "skill-lift[mcp]"'
+    assert (
+        command_for("local", venv, GIT)
+        == f'{pip} "skill-lift[local] @ git+https://example.org/up.git@0123abc"'
+    )
+    assert (
+        command_for("mcp", home / "uv/tools/skill-lift", {})
+        == 'uv tool install --force "skill-lift[mcp]"'
+    )
+    assert (
+        command_for("mcp", home / "pipx/venvs/skill-lift", {})
+        == 'pipx install --force "skill-lift[mcp]"'
+    )
     cached = PurePath("/home/ann/.cache/uv/archive-v0/abc")
     assert command_for("mcp", cached, {}) == 'uvx --from "skill-lift[mcp]" upskill'
 

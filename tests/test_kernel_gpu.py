@@ -41,7 +41,9 @@ async def look(tier: str, code: str, sandbox: Sandbox, **said: Any) -> Finding:
     return finding
 
 
-async def test_right_kernels_pass_in_every_dtype_also_where_rows_lie_apart(sandbox: Sandbox) -> None:
+async def test_right_kernels_pass_in_every_dtype_also_where_rows_lie_apart(
+    sandbox: Sandbox,
+) -> None:
     code = beside("rms.cu")
     right = await look("kernel_correct", code, sandbox, task="rms_on_gpu.py")
     assert right == Finding(True, "right at 12 shapes (float32, float16, bfloat16)")
@@ -58,21 +60,31 @@ async def test_a_kernel_is_timed_beside_pytorch(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("file", HOSTILE, ids=lambda file: file.stem)
 async def test_a_hostile_kernel_fails_and_the_gpu_goes_on(sandbox: Sandbox, file: Path) -> None:
     code = file.read_text(encoding="utf-8")
-    tier = "kernel_faster" if file.stem in ("changes_the_clock", "skips_when_timed") else "kernel_correct"
+    tier = (
+        "kernel_faster"
+        if file.stem in ("changes_the_clock", "skips_when_timed")
+        else "kernel_correct"
+    )
     finding = await look(tier, code, sandbox, task="affine_on_gpu.py", timeout=6.0)
     assert not finding.passed
     wanted = re.search(r"^// finding: (.*)", code, re.MULTILINE)
     assert wanted
     assert re.search(wanted[1], finding.reason), finding.reason
-    after = await look("kernel_correct", beside("affine.cu"), sandbox, task="affine_on_gpu.py", sanitize=False)
+    after = await look(
+        "kernel_correct", beside("affine.cu"), sandbox, task="affine_on_gpu.py", sanitize=False
+    )
     assert after.passed
 
 
-async def test_an_access_outside_that_changes_nothing_is_seen_by_the_sanitizer(sandbox: Sandbox) -> None:
+async def test_an_access_outside_that_changes_nothing_is_seen_by_the_sanitizer(
+    sandbox: Sandbox,
+) -> None:
     if not find_sanitizer():
         pytest.skip("compute-sanitizer is not installed")
     code = beside("affine.cu").replace("if (i < n) out[i] = 2.0f * x[i] + 1.0f;", READS_BEHIND)
     finding = await look("kernel_correct", code, sandbox, task="affine_on_gpu.py")
     assert not finding.passed
     assert "under compute-sanitizer: Invalid __global__ read" in finding.reason
-    assert (await look("kernel_correct", code, sandbox, task="affine_on_gpu.py", sanitize=False)).passed
+    assert (
+        await look("kernel_correct", code, sandbox, task="affine_on_gpu.py", sanitize=False)
+    ).passed

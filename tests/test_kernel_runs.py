@@ -36,8 +36,19 @@ from upskill.traces import Step, Trace
 FIXTURES = Path(__file__).parent / "fixtures"
 # One for each way of being found out; on a GPU all of them are run (`test_kernel_gpu`).
 HOSTILE = (
-    *("calls_cublas", "changes_the_clock", "changes_the_input", "crashes_on_the_host", "forges_a_plan"),
-    *("launches_on_another_stream", "leaves_a_kernel_running", "reads_the_checkers_files", "skips_when_timed"),
+    *(
+        "calls_cublas",
+        "changes_the_clock",
+        "changes_the_input",
+        "crashes_on_the_host",
+        "forges_a_plan",
+    ),
+    *(
+        "launches_on_another_stream",
+        "leaves_a_kernel_running",
+        "reads_the_checkers_files",
+        "skips_when_timed",
+    ),
     *("writes_a_part", "writes_into_the_guard"),
 )
 GOOD = (FIXTURES / "kernels" / "affine.cu").read_text(encoding="utf-8")
@@ -56,7 +67,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tiers, "find_sanitizer", lambda: ())
     monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/null",))
     tmp_path.chmod(0o755)  # a sandbox is another user's where we are root
-    monkeypatch.setattr(gpu_process, "SHOWN", (str(Path(cpu_stand_in.__file__).parent), str(tmp_path)))
+    monkeypatch.setattr(
+        gpu_process, "SHOWN", (str(Path(cpu_stand_in.__file__).parent), str(tmp_path))
+    )
     monkeypatch.setattr(gpu_process, "KEPT_PREFIXES", (*gpu_process.KEPT_PREFIXES, "STAND_IN_"))
 
 
@@ -66,7 +79,9 @@ def beside(name: str) -> str:
 
 async def look(tier: str, code: str, sandbox: Sandbox, **said: Any) -> Finding:
     said = said if tier == "kernel_compiles" else {"task": "affine.py", **said}
-    evidence = Evidence(Trace((Step("assistant", f"Here it is:\n\n```cuda\n{code}```\n"),)), sandbox=sandbox)
+    evidence = Evidence(
+        Trace((Step("assistant", f"Here it is:\n\n```cuda\n{code}```\n"),)), sandbox=sandbox
+    )
     return await read_check({tier: said}, "suite.yaml", beside).check.run(evidence)
 
 
@@ -79,7 +94,9 @@ async def test_a_right_kernel_is_right_and_as_fast_as_it_is(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_cpu(GOOD, tmp_path, monkeypatch)
-    assert await look("kernel_correct", GOOD, sandbox) == Finding(True, "right at 4 shapes (float32)")
+    assert await look("kernel_correct", GOOD, sandbox) == Finding(
+        True, "right at 4 shapes (float32)"
+    )
     fast = await look("kernel_faster", GOOD, sandbox, at_least=1e-9, launches=10)
     assert fast.passed
     assert re.fullmatch(
@@ -98,11 +115,17 @@ async def test_a_few_cases_show_whether_the_recited_skill_passes_on_the_gpu(
 ) -> None:
     on_cpu(GOOD, tmp_path, monkeypatch)
     checks = [{"kernel_correct": {"task": "affine.py"}}]
-    cases = [{"id": f"case-{number}", "prompt": f"Write kernel {number}.", "checks": checks} for number in range(7)]
+    cases = [
+        {"id": f"case-{number}", "prompt": f"Write kernel {number}.", "checks": checks}
+        for number in range(7)
+    ]
     suite = Suite.parse({"cases": cases}, read_file=lambda path: beside(path).encode())
-    weak = await probe_suite(suite, Skill.new("affine", "Writes kernels.", f"Copy this:\n\n```cuda\n{GOOD}```\n"))
+    weak = await probe_suite(
+        suite, Skill.new("affine", "Writes kernels.", f"Copy this:\n\n```cuda\n{GOOD}```\n")
+    )
     assert {leak.case: leak.probe for leak in weak} == {
-        case["id"]: "skill" if number in (0, 2, 4) else "sampled" for number, case in enumerate(cases)
+        case["id"]: "skill" if number in (0, 2, 4) else "sampled"
+        for number, case in enumerate(cases)
     }
     note = summarize_weak(leak for leak in weak if leak.probe == "sampled")
     why = "answers that know nothing were not tried, because each takes a run on the GPU"
@@ -110,8 +133,13 @@ async def test_a_few_cases_show_whether_the_recited_skill_passes_on_the_gpu(
 
 
 @pytest.mark.usefixtures("stand_in")
-async def test_hostile_kernels_fail(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = {name: (FIXTURES / "hostile_kernels" / f"{name}.cu").read_text(encoding="utf-8") for name in HOSTILE}
+async def test_hostile_kernels_fail(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = {
+        name: (FIXTURES / "hostile_kernels" / f"{name}.cu").read_text(encoding="utf-8")
+        for name in HOSTILE
+    }
     gate = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def prepare(name: str) -> Path:
@@ -119,12 +147,20 @@ async def test_hostile_kernels_fail(sandbox: Sandbox, tmp_path: Path, monkeypatc
         async with gate:
             await look("kernel_compiles", codes[name], sandbox)
             (tmp_path / name).mkdir()
-            return await asyncio.to_thread(cpu_stand_in.compile_for_cpu, codes[name], tmp_path / name)
+            return await asyncio.to_thread(
+                cpu_stand_in.compile_for_cpu, codes[name], tmp_path / name
+            )
 
     for name, library in zip(codes, await asyncio.gather(*map(prepare, codes)), strict=True):
         monkeypatch.setenv("STAND_IN_KERNELS", str(library))
-        tier = "kernel_faster" if name in ("changes_the_clock", "skips_when_timed") else "kernel_correct"
-        finding = await look(tier, codes[name], sandbox, timeout=1.0 if name == "leaves_a_kernel_running" else 600.0)
+        tier = (
+            "kernel_faster"
+            if name in ("changes_the_clock", "skips_when_timed")
+            else "kernel_correct"
+        )
+        finding = await look(
+            tier, codes[name], sandbox, timeout=1.0 if name == "leaves_a_kernel_running" else 600.0
+        )
         wanted = re.search(r"^// finding: (.*)", codes[name], re.MULTILINE)
         assert wanted
         assert not finding.passed, name
@@ -132,11 +168,15 @@ async def test_hostile_kernels_fail(sandbox: Sandbox, tmp_path: Path, monkeypatc
     monkeypatch.setattr(gpu_process, "SERVER", ("never", "started"))
     again = await look("kernel_faster", codes["writes_a_part"], sandbox)
     assert not again.passed
-    assert again.reason.startswith("not timed, because it is not correct: the kernel is wrong at 300 float32")
+    assert again.reason.startswith(
+        "not timed, because it is not correct: the kernel is wrong at 300 float32"
+    )
 
 
 @pytest.mark.usefixtures("stand_in")
-async def test_nothing_is_timed_while_the_referee_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_timed_while_the_referee_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_cpu(GOOD, tmp_path, monkeypatch)
     log = tmp_path / "log"
     async with await SANDBOXES.load("none")().open(Setup()) as sandbox:
@@ -147,7 +187,9 @@ async def test_nothing_is_timed_while_the_referee_starts(tmp_path: Path, monkeyp
 
 
 @pytest.mark.usefixtures("stand_in")
-async def test_of_large_outputs_parts_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_large_outputs_parts_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     skips = (FIXTURES / "hostile_kernels" / "skips_when_timed.cu").read_text(encoding="utf-8")
     skips = skips.replace("launches > 16", "launches > 10")  # fewer launches are timed, too
     # The last run at a shape is compared as a whole: this one leaves out an element that no part may have.
@@ -161,10 +203,14 @@ async def test_of_large_outputs_parts_are_compared(tmp_path: Path, monkeypatch: 
             (tmp_path / name).mkdir()
             on_cpu(code, tmp_path / name, monkeypatch)
             findings[f"{name} correct"] = await look("kernel_correct", code, sandbox)
-            findings[f"{name} faster"] = await look("kernel_faster", code, sandbox, at_least=1e-9, than=["eager"])
+            findings[f"{name} faster"] = await look(
+                "kernel_faster", code, sandbox, at_least=1e-9, than=["eager"]
+            )
     assert findings["good correct"] == Finding(True, "right at 4 shapes (float32)")
     assert findings["good faster"].passed
-    assert re.search("at timed launch 12: out: 64 of 64 elements are wrong", findings["skips faster"].reason)
+    assert re.search(
+        "at timed launch 12: out: 64 of 64 elements are wrong", findings["skips faster"].reason
+    )
     assert "element 500 is nan" in findings["leaves correct"].reason
 
 
@@ -181,7 +227,9 @@ async def test_a_kernel_that_is_wrong_at_a_small_shape_is_not_run_at_the_timed_o
             on_cpu(code, tmp_path / name, monkeypatch)
             monkeypatch.setenv("STAND_IN_LOG", str(tmp_path / f"{name}.log"))
             assert (await look("kernel_correct", code, sandbox)).passed is (name == "right")
-            processes.append((tmp_path / f"{name}.log").read_text(encoding="utf-8").split().count("made"))
+            processes.append(
+                (tmp_path / f"{name}.log").read_text(encoding="utf-8").split().count("made")
+            )
     assert processes == [4, 2]
 
 
@@ -191,7 +239,9 @@ async def test_a_gpu_without_free_memory_is_not_the_kernels_failure(
 ) -> None:
     on_cpu(GOOD, tmp_path, monkeypatch)
     monkeypatch.setenv("STAND_IN_FULL", "yes")
-    with pytest.raises(MissingTool, match="the GPU has too little free memory: tried to allocate 16 GiB"):
+    with pytest.raises(
+        MissingTool, match="the GPU has too little free memory: tried to allocate 16 GiB"
+    ):
         await look("kernel_correct", GOOD, sandbox)
 
 
@@ -291,7 +341,9 @@ async def test_runs_on_one_input_have_to_agree_bit_for_bit_unless_the_task_says_
     on_cpu(MOODY, tmp_path, monkeypatch)
     finding = await look("kernel_correct", MOODY, sandbox)
     assert not finding.passed
-    assert re.search(r"at \d+ float32: a second run on the same input gives different bits", finding.reason)
+    assert re.search(
+        r"at \d+ float32: a second run on the same input gives different bits", finding.reason
+    )
     loose = beside("affine.py") + "EXACT = False\n"
     assert (await look("kernel_correct", MOODY, sandbox, source=loose)).passed
 
@@ -309,8 +361,12 @@ async def test_a_gpu_that_is_gone_afterwards_is_an_error_and_so_is_a_broken_task
     broken = beside("affine.py").replace("return 2 * np", "return 2 / 0 * np")
     with pytest.raises(MissingTool, match="the kernel's task file fails here: ZeroDivisionError"):
         await look("kernel_correct", GOOD, sandbox, source=broken)
-    monkeypatch.setattr(gpu_process, "SERVER", (sys.executable, "-c", "raise SystemExit('no room for Python')"))
-    with pytest.raises(MissingTool, match=r"the GPU could not be used: .*no room for Python|has ended"):
+    monkeypatch.setattr(
+        gpu_process, "SERVER", (sys.executable, "-c", "raise SystemExit('no room for Python')")
+    )
+    with pytest.raises(
+        MissingTool, match=r"the GPU could not be used: .*no room for Python|has ended"
+    ):
         await look("kernel_correct", GOOD, sandbox)
     monkeypatch.undo()
 
@@ -326,7 +382,9 @@ async def test_processes_and_files_are_gone_after_a_trial(
     on_cpu(code, tmp_path, monkeypatch)
     open_before = len(list(Path("/proc/self/fd").iterdir()))
     assert not (await look("kernel_correct", code, sandbox, timeout=1.0)).passed
-    assert len(list(Path("/proc/self/fd").iterdir())) <= open_before + 2  # the fork server's socket and log
+    assert (
+        len(list(Path("/proc/self/fd").iterdir())) <= open_before + 2
+    )  # the fork server's socket and log
     assert [path.name for path in (tmp_path / "temporary").iterdir()] == ["upskill-gpu.lock"]
     server = gpu_process.ForkServer.running("bubblewrap")
     left = [one for one in descendants(str(server.pid)) if is_running(one)]
@@ -348,7 +406,10 @@ except OSError:
 
 @pytest.mark.usefixtures("stand_in")
 async def test_what_comes_with_a_suite_runs_in_a_sandbox_too(
-    sandbox: Sandbox, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     on_cpu(GOOD, tmp_path, monkeypatch)
     secret = tmp_path_factory.mktemp("host") / "secret"
@@ -360,7 +421,9 @@ async def test_what_comes_with_a_suite_runs_in_a_sandbox_too(
         async with await SANDBOXES.load("none")().open(Setup()) as open_to_all:
             with pytest.raises(MissingTool, match="the task sees files of the host"):
                 await look("kernel_correct", GOOD, open_to_all, source=source)
-    with pytest.raises(MissingTool, match="the 'landlock' sandbox cannot isolate a suite's own code"):
+    with pytest.raises(
+        MissingTool, match="the 'landlock' sandbox cannot isolate a suite's own code"
+    ):
         gpu_process.ForkServer.running("landlock")
 
 
@@ -369,9 +432,16 @@ def test_nothing_goes_on_when_upskill_is_killed(kind: str, tmp_path: Path) -> No
     tmp_path.chmod(0o755)
     os.mkfifo(tmp_path / "held")
     (tmp_path / "held").chmod(0o666)
-    line = [sys.executable, run_to_be_killed.__file__, kind, str(FIXTURES / "kernels" / "affine.py")]
+    line = [
+        sys.executable,
+        run_to_be_killed.__file__,
+        kind,
+        str(FIXTURES / "kernels" / "affine.py"),
+    ]
     with ExitStack() as closing:
-        held = closing.enter_context(os.fdopen(os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK), "rb", 0))
+        held = closing.enter_context(
+            os.fdopen(os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK), "rb", 0)
+        )
         (tmp_path / "temporary").mkdir()
         variables = {"STAND_IN_HELD": str(tmp_path / "held"), "TMPDIR": str(tmp_path / "temporary")}
         started = subprocess.Popen(line, env=os.environ | variables)
@@ -419,14 +489,19 @@ def descendants(process: str) -> list[str]:
     parents: dict[str, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            parents[folder.name] = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            parents[folder.name] = (
+                (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            )
     found = [one for one, parent in parents.items() if parent == process]
     return found + [below for one in found for below in descendants(one)]
 
 
 def is_running(process: str) -> bool:
     with suppress(OSError):
-        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            != "Z"
+        )
     return False
 
 
@@ -456,15 +531,23 @@ def test_an_output_is_right_within_its_tolerance_and_nan_only_where_the_referenc
     got: list[float], want: list[float], wrong: str
 ) -> None:
     with np.errstate(invalid="ignore"):  # PyTorch does not warn of ∞ − ∞ either
-        found = runner.compare(cpu_stand_in.CpuStandIn(), np.array(got), np.array(want), (1e-3, 1e-4))
+        found = runner.compare(
+            cpu_stand_in.CpuStandIn(), np.array(got), np.array(want), (1e-3, 1e-4)
+        )
     assert found.startswith(wrong)
     assert bool(found) is bool(wrong)
 
 
 def test_speed_is_a_ratio_of_medians_with_an_interval() -> None:
     random = np.random.default_rng(1)
-    times = {"kernel": [1e-5] * 20, "eager": [2e-5] * 20, "compile": list(random.normal(1e-5, 2e-6, 20))}
-    finding = speed_finding({"times": times, "bytes": 30_000_000, "copy_bandwidth": 4e12}, at_least=1.5)
+    times = {
+        "kernel": [1e-5] * 20,
+        "eager": [2e-5] * 20,
+        "compile": list(random.normal(1e-5, 2e-6, 20)),
+    }
+    finding = speed_finding(
+        {"times": times, "bytes": 30_000_000, "copy_bandwidth": 4e12}, at_least=1.5
+    )
     assert not finding.passed
     assert finding.reason.startswith("10.0 µs: 2.00× the speed of PyTorch eager [2.00, 2.00], ")
     assert finding.reason.endswith(", 75% of the bandwidth of a copy, 1.5 required")
@@ -477,6 +560,8 @@ def test_an_interval_of_speed_holds_the_true_ratio_about_as_often_as_it_says() -
     random = np.random.default_rng(2)
     held = 0
     for _ in range(200):
-        _, low, high = compare_speed(random.gamma(20, 1e-6, 30).tolist(), (1.5 * random.gamma(20, 1e-6, 30)).tolist())
+        _, low, high = compare_speed(
+            random.gamma(20, 1e-6, 30).tolist(), (1.5 * random.gamma(20, 1e-6, 30)).tolist()
+        )
         held += low <= 1.5 <= high
     assert 176 <= held <= 200

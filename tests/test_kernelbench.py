@@ -52,7 +52,12 @@ def probed(*shapes: tuple[int, int]) -> dict[str, Any]:
         }
         for rows, cols in shapes
     ]
-    return {"sizes": {"batch_size": 4096, "features": 1024}, "arguments": ["x"], "runs": runs, "why": ""}
+    return {
+        "sizes": {"batch_size": 4096, "features": 1024},
+        "arguments": ["x"],
+        "runs": runs,
+        "why": "",
+    }
 
 
 def test_a_problem_becomes_a_task_with_its_own_sizes_timed_and_small_ones_checked() -> None:
@@ -60,7 +65,8 @@ def test_a_problem_becomes_a_task_with_its_own_sizes_timed_and_small_ones_checke
     header = read_task(problems.tasks["tasks/19_ReLU.py"])
     assert (header.shapes, header.timed) == (((3, 5), (33, 19)), (4096, 1024))
     signature = (
-        "const float* x, const float* norm_weight, const float* norm_bias, float* out, int batch_size, int features"
+        "const float* x, const float* norm_weight, const float* norm_bias, float* out, "
+        "int batch_size, int features"
     )
     assert header.signature == signature
     case = yaml.safe_load(problems.suite)["cases"][0]
@@ -73,13 +79,18 @@ def test_a_problem_becomes_a_task_with_its_own_sizes_timed_and_small_ones_checke
 def test_a_problem_that_cannot_be_run_small_is_left_out_by_name() -> None:
     problems = assemble(
         {"1_A.py": RELU, "2_B.py": RELU},
-        {"1_A.py": probed((3, 5), (33, 19)), "2_B.py": {"runs": [], "why": "ValueError: too large"}},
+        {
+            "1_A.py": probed((3, 5), (33, 19)),
+            "2_B.py": {"runs": [], "why": "ValueError: too large"},
+        },
     )
     assert list(problems.tasks) == ["tasks/1_A.py"]
     assert problems.left_out == {"2_B.py": "ValueError: too large"}
 
 
-def test_a_folder_without_problems_and_a_missing_output_are_said(upskill: Upskill, home: Path) -> None:
+def test_a_folder_without_problems_and_a_missing_output_are_said(
+    upskill: Upskill, home: Path
+) -> None:
     (home / "other.py").write_text("print(1)", encoding="utf-8")
     assert "Add -o FOLDER" in upskill("import", "kernelbench:.").err
     done = upskill("import", "kernelbench:.", "-o", "suite")
@@ -102,7 +113,10 @@ def test_problems_are_probed_in_a_sandbox(upskill: Upskill, home: Path) -> None:
 def test_what_is_timed_runs_the_module_without_building_it_again() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     names: dict[str, Any] = {}
-    exec(assemble({"1_A.py": RELU}, {"1_A.py": probed((3, 5), (33, 19))}).tasks["tasks/1_A.py"], names)
+    exec(
+        assemble({"1_A.py": RELU}, {"1_A.py": probed((3, 5), (33, 19))}).tasks["tasks/1_A.py"],
+        names,
+    )
     drawn = names["inputs"]((3, 5), torch.float32, torch.Generator().manual_seed(0))
     first, second = names["eager"](**drawn)["out"], names["eager"](**drawn)["out"]
     assert torch.equal(first, second)

@@ -41,7 +41,10 @@ def test_the_environment_wins_and_is_not_touched(tmp_path: Path) -> None:
     file.write_text("OPENAI_API_KEY=from-file\nHF_TOKEN=from-file\n", encoding="utf-8")
     before = dict(os.environ)
     environment = {"OPENAI_API_KEY": "from-environment", "HF_TOKEN": "", "PATH": "/bin"}
-    assert find_keys(environment, file) == {"OPENAI_API_KEY": "from-environment", "HF_TOKEN": "from-file"}
+    assert find_keys(environment, file) == {
+        "OPENAI_API_KEY": "from-environment",
+        "HF_TOKEN": "from-file",
+    }
     assert dict(os.environ) == before
     assert find_keys({}, tmp_path / "no file") == {}
 

@@ -63,7 +63,9 @@ def requests_of(folder: Path, *, redrawn: bool = False) -> set[Asked]:
         systems = {"baseline": SYSTEM, "skill": f"{SYSTEM}\n\n{run.plan.skill.body}"}
         results = (result for result in store.results(run) if result.passed is not None)
         trials = [result.trial for result in results if result.redraws or not redrawn]
-        return {(trial.model, systems[trial.arm], prompts[trial.case], trial.seed) for trial in trials}
+        return {
+            (trial.model, systems[trial.arm], prompts[trial.case], trial.seed) for trial in trials
+        }
 
 
 @pytest.fixture
@@ -126,7 +128,9 @@ def test_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, skill:
         assert len(server.requests) <= TRIALS + KILLS * CONCURRENCY * len(MODELS)
         assert scores_of(last) == scores_of(whole)
         again = {request for request, count in Counter(asked(server)).items() if count > 1}
-        assert again <= requests_of(home / "broken", redrawn=True), "a trial was drawn again, and nobody counted it"
+        assert again <= requests_of(home / "broken", redrawn=True), (
+            "a trial was drawn again, and nobody counted it"
+        )
         assert last.json["run"].startswith("greeter-")
 
 
@@ -139,14 +143,21 @@ def test_ctrl_c_does_not_wait_for_answers_that_never_come(home: Path, skill: Pat
     assert (process.returncode, "Every finished trial is stored" in err) == (130, True)
 
 
-@pytest.mark.parametrize("words", [("distill",), ("tests", "--score"), ("challenge",)], ids=" ".join)
-def test_ctrl_c_in_an_experiment_says_how_to_continue(home: Path, skill: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("distill",), ("tests", "--score"), ("challenge",)], ids=" ".join
+)
+def test_ctrl_c_in_an_experiment_says_how_to_continue(
+    home: Path, skill: Path, words: tuple[str, ...]
+) -> None:
     with serving(Trouble("silence", seconds=600)) as server:
         process = start(*words, skill, "-m", "small", "--base-url", server.url)
         wait_for(process, server, 1)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=600)
-    assert (process.returncode, "interrupted. Run the same command again to continue." in err) == (130, True)
+    assert (process.returncode, "interrupted. Run the same command again to continue." in err) == (
+        130,
+        True,
+    )
 
 
 def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path) -> None:
@@ -158,9 +169,15 @@ def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path
         out, err = process.communicate(timeout=600)
         ended = Done(process.returncode, out, err)
         assert (ended.code, ended.out) == (130, "")
-        assert "Every finished trial is stored. Run the same command again to continue." in ended.err
+        assert (
+            "Every finished trial is stored. Run the same command again to continue." in ended.err
+        )
         assert "Traceback" not in ended.err
-        kept, known, seen = stored(home / "broken"), requests_of(home / "broken"), len(server.requests)
+        kept, known, seen = (
+            stored(home / "broken"),
+            requests_of(home / "broken"),
+            len(server.requests),
+        )
         assert 20 - CONCURRENCY * len(MODELS) <= len(kept) < TRIALS
         gate.left = math.inf
         resumed = spawn(*command(skill, server, "broken"), "--resume")

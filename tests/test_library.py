@@ -23,7 +23,11 @@ PAGES = sorted(chain([REPOSITORY / "README.md"], (REPOSITORY / "docs").rglob("*.
 
 def run(program: str, cwd: Path = REPOSITORY) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], cwd=cwd, capture_output=True, encoding="utf-8", check=False
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=cwd,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -50,7 +54,9 @@ def test_importing_submodules_first_does_not_hide_a_verb() -> None:
     assert said == "True True\n"
 
 
-async def test_exported_keys_and_settings_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exported_keys_and_settings_are_found(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def answer(call: Call) -> str:
         if call.system.startswith(WRITES):
             return json.dumps(draft(NUMBERS[:2]))
@@ -60,7 +66,9 @@ async def test_exported_keys_and_settings_are_found(home: Path, monkeypatch: pyt
             return json.dumps(fresh(case(number) for number in NUMBERS[:6]))
         return json.dumps(insert(fact(3))) if call.system.startswith(REVISES) else "I do not know."
 
-    (home / "upskill.config.yaml").write_text("skill_generation_model: openai:teacher\neval_model: openai:student\n")
+    (home / "upskill.config.yaml").write_text(
+        "skill_generation_model: openai:teacher\neval_model: openai:student\n"
+    )
     with serving(answer, key="sk-4711") as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-4711")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -72,7 +80,9 @@ async def test_exported_keys_and_settings_are_found(home: Path, monkeypatch: pyt
     assert (len(tests.cases), results.skill_lift, fact(3) in better.body) == (6, 0.0, True)
 
 
-async def test_what_a_program_prints_of_a_skill_a_plan_or_a_result_fits_on_a_line(home: Path) -> None:
+async def test_what_a_program_prints_of_a_skill_a_plan_or_a_result_fits_on_a_line(
+    home: Path,
+) -> None:
     skill = upskill.Skill.load(write_skill(home / "greeter", cases=40, body=BODY + "ahoy " * 5000))
     plan = upskill.make_plan(skill, models=[write_script(home / "model.json")])
     with upskill.open_store(None) as store:
@@ -80,8 +90,22 @@ async def test_what_a_program_prints_of_a_skill_a_plan_or_a_result_fits_on_a_lin
         result = next(store.results(evaluation.run))
     material = upskill.Material("Greet people. " * 100, skill=skill)
     printed = [
-        *(skill, skill.files[0], plan.suite, plan.suite.cases[0], plan, evaluation, evaluation.run, result),
-        *(result.trace, evaluation.verdicts[0], material, upskill.Refinement(skill, [], evaluation, None, "done")),
+        *(
+            skill,
+            skill.files[0],
+            plan.suite,
+            plan.suite.cases[0],
+            plan,
+            evaluation,
+            evaluation.run,
+            result,
+        ),
+        *(
+            result.trace,
+            evaluation.verdicts[0],
+            material,
+            upskill.Refinement(skill, [], evaluation, None, "done"),
+        ),
     ]
     for each in printed:
         assert repr(each).startswith(f"{type(each).__name__}(")
@@ -89,7 +113,9 @@ async def test_what_a_program_prints_of_a_skill_a_plan_or_a_result_fits_on_a_lin
         assert "\n" not in repr(each)
 
 
-async def test_a_run_that_failed_is_raised_unless_partial_results_were_asked_for(home: Path) -> None:
+async def test_a_run_that_failed_is_raised_unless_partial_results_were_asked_for(
+    home: Path,
+) -> None:
     plan = upskill.make_plan(
         upskill.Skill.load(write_skill(home / "greeter")),
         models=[write_script(home / "model.json", [{"error": "no such model"}])],
@@ -113,7 +139,9 @@ BLOCKS = {
 
 
 @pytest.mark.parametrize("program", BLOCKS.values(), ids=BLOCKS)
-def test_an_example_of_the_documentation_runs_as_it_is(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_of_the_documentation_runs_as_it_is(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if "import torch" in program:
         pytest.importorskip("torch", reason="PyTorch is not installed")
     monkeypatch.chdir(REPOSITORY)

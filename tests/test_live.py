@@ -52,7 +52,15 @@ def test_only_the_whole_address_opens_anything(site: Site) -> None:
     live, token = site.live, site.live.page.token
     assert len(token) >= 32
     assert live.ask().status == 200
-    wrong = ("", f"{token[:-1]}/", f"{token}x/", f"{token.swapcase()}/", "api/overview", "assets/page.js", "/")
+    wrong = (
+        "",
+        f"{token[:-1]}/",
+        f"{token}x/",
+        f"{token.swapcase()}/",
+        "api/overview",
+        "assets/page.js",
+        "/",
+    )
     for path in (f"/{rest}" for rest in wrong):
         answer = live.ask(path)
         assert answer.status == 403, path
@@ -63,8 +71,20 @@ def test_only_the_whole_address_opens_anything(site: Site) -> None:
 def test_requests_under_another_name_or_from_another_site_are_refused(site: Site) -> None:
     live = site.live
     own = f"127.0.0.1:{live.port}"
-    near = ("127.0.0.1.evil.example", "user@127.0.0.1", "127.0.0.1:x", f"[::ffff:127.0.0.1]:{live.port}", "127.1")
-    for host in ("evil.example", f"evil.example:{live.port}", "localhost.evil.example", "0.0.0.0", *near):
+    near = (
+        "127.0.0.1.evil.example",
+        "user@127.0.0.1",
+        "127.0.0.1:x",
+        f"[::ffff:127.0.0.1]:{live.port}",
+        "127.1",
+    )
+    for host in (
+        "evil.example",
+        f"evil.example:{live.port}",
+        "localhost.evil.example",
+        "0.0.0.0",
+        *near,
+    ):
         assert live.ask(Host=host).status == 403, host
     for host in (own, f"localhost:{live.port}", "127.0.0.1:9999"):  # also a port that was forwarded
         assert live.ask(Host=host).status == 200, host
@@ -75,8 +95,15 @@ def test_requests_under_another_name_or_from_another_site_are_refused(site: Site
     assert live.ask("api/overview", Origin=f"http://{own}").status == 200
     assert live.ask("api/overview", Sec_Fetch_Site="cross-site").status == 403
     assert live.ask("api/overview", Sec_Fetch_Site="same-site", Sec_Fetch_Mode="cors").status == 403
-    assert live.ask(Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200  # a link in a mail
-    assert live.ask(f"api/feedback?run={site.first}", "POST", {}, Content_Type="application/json").status == 403
+    assert (
+        live.ask(Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200
+    )  # a link in a mail
+    assert (
+        live.ask(
+            f"api/feedback?run={site.first}", "POST", {}, Content_Type="application/json"
+        ).status
+        == 403
+    )
 
 
 def test_nothing_but_feedback_can_be_sent(site: Site) -> None:
@@ -114,7 +141,10 @@ def test_the_list_has_runs_with_their_decisions_and_skills(site: Site) -> None:
     found = site.live.api("overview")
     assert [row["id"] for row in found["runs"]] == [site.second, site.first]
     first = found["runs"][1]
-    assert [(one["decision"], one["lift"]) for one in first["verdicts"]] == [("helps", 1.0), ("undecided", 0.0)]
+    assert [(one["decision"], one["lift"]) for one in first["verdicts"]] == [
+        ("helps", 1.0),
+        ("undecided", 0.0),
+    ]
     assert (first["state"], first["trials"], first["scored"]) == ("done", 24, 24)
     assert first["verdicts_are_current"]
     (skill,) = found["skills"]
@@ -127,7 +157,9 @@ def test_the_list_has_runs_with_their_decisions_and_skills(site: Site) -> None:
 
 def test_a_run_of_a_part_or_against_an_older_skill_replaces_no_decision(tmp_path: Path) -> None:
     helped = write_script(tmp_path / "helped.json")
-    hurt = write_script(tmp_path / "hurt.json", [{"system": "ahoy", "answer": "no"}, {"answer": "ahoy"}])
+    hurt = write_script(
+        tmp_path / "hurt.json", [{"system": "ahoy", "answer": "no"}, {"answer": "ahoy"}]
+    )
     skill, suite = Skill.load(write_skill(tmp_path / "greeter")), Suite.parse(greetings(8))
     part = CaseFilter(limit=2).choose(suite)
     with open_store(tmp_path / "runs") as store, served(tmp_path / "runs") as live:
@@ -139,7 +171,9 @@ def test_a_run_of_a_part_or_against_an_older_skill_replaces_no_decision(tmp_path
         run_now(store, skill, part, [helped])
         assert verdicts() == [(helped, "undecided", "only 2 of 8 cases")]
         alone = live.api("skill", skill="greeter")
-        assert [one["of"] for one in alone["versions"][0]["verdicts"].values()] == ["only 2 of 8 cases"]
+        assert [one["of"] for one in alone["versions"][0]["verdicts"].values()] == [
+            "only 2 of 8 cases"
+        ]
         assert not alone["picture"]  # which is of lifts on whole suites
         run_now(store, skill, suite, [helped, hurt])
         decided = [(helped, "helps", ""), (hurt, "hurts", "")]
@@ -158,7 +192,9 @@ def test_a_run_of_a_part_or_against_an_older_skill_replaces_no_decision(tmp_path
         assert [row["id"] for row in rows.values() if row["against"]] == [against]
 
 
-def test_a_run_whose_trials_all_ended_is_done_and_a_model_that_only_erred_is_undecided(tmp_path: Path) -> None:
+def test_a_run_whose_trials_all_ended_is_done_and_a_model_that_only_erred_is_undecided(
+    tmp_path: Path,
+) -> None:
     helped = write_script(tmp_path / "helped.json")
     broken = write_script(tmp_path / "broken.json", [{"error": "the server is on fire"}])
     skill, suite = Skill.load(write_skill(tmp_path / "greeter")), Suite.parse(greetings(8))
@@ -177,7 +213,9 @@ def test_versions_without_a_common_case_are_compared_by_what_they_say(tmp_path: 
     with open_store(tmp_path / "runs") as store, served(tmp_path / "runs") as live:
         ids: list[str] = []
         for number in (1, 2):
-            skill = Skill.load(write_skill(tmp_path / "greeter", body=f"Say ahoy {number} times.\n"))
+            skill = Skill.load(
+                write_skill(tmp_path / "greeter", body=f"Say ahoy {number} times.\n")
+            )
             cases = [{"id": f"of-{number}", "prompt": "Greet me", "checks": [{"contains": "ahoy"}]}]
             ids.append(run_now(store, skill, Suite.parse({"cases": cases}), [model]))
         found = live.api("compare", before=ids[0], after=ids[1])
@@ -190,7 +228,8 @@ def test_versions_without_a_common_case_are_compared_by_what_they_say(tmp_path: 
 def test_the_server_chooses_which_runs_are_compared(tmp_path: Path) -> None:
     one, two = (write_script(tmp_path / f"{name}.json") for name in ("one", "two"))
     first, second = (
-        Skill.load(write_skill(tmp_path / "greeter", body=body)) for body in ("Say ahoy.", "Say ahoy to all.")
+        Skill.load(write_skill(tmp_path / "greeter", body=body))
+        for body in ("Say ahoy.", "Say ahoy to all.")
     )
     suite = Suite.parse(greetings(2))
     with open_store(tmp_path / "runs") as store, served(tmp_path / "runs") as live:
@@ -220,10 +259,16 @@ def test_a_store_that_is_deleted_or_replaced_is_said_to_be_gone(tmp_path: Path) 
         for again in (False, True):
             if again:
                 open_store(tmp_path / "runs").close()
-            for path in ("overview", *(f"{name}?run={run}" for name in ("run", "summary", "trials", "feedback.json"))):
+            for path in (
+                "overview",
+                *(f"{name}?run={run}" for name in ("run", "summary", "trials", "feedback.json")),
+            ):
                 answer = live.ask(f"api/{path}")
                 assert answer.status == 503, path
-                assert "upskill.db: the store was deleted, moved or replaced. This happened" in answer.text
+                assert (
+                    "upskill.db: the store was deleted, moved or replaced. This happened"
+                    in answer.text
+                )
                 assert "damaged" not in answer.text
         for file in (tmp_path / "runs").iterdir():
             file.unlink()
@@ -232,7 +277,9 @@ def test_a_store_that_is_deleted_or_replaced_is_said_to_be_gone(tmp_path: Path) 
         assert live.ask("api/overview").status == 200
 
 
-def test_older_runs_are_listed_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_runs_are_listed_a_page_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("upskill.reports.live.pages.RUNS_AT_ONCE", 2)
     with open_store(tmp_path) as store:
         ids = [begin(store, fresh=True).id for _ in range(5)]
@@ -256,10 +303,14 @@ def test_the_page_of_a_run_has_the_numbers_of_json(site: Site) -> None:
     assert site.live.ask(path, Accept_Encoding="gzip, br").headers["Content-Encoding"] == "gzip"
 
 
-def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_are_filtered_and_come_a_page_at_a_time(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_store(site.place) as store:
         run = store.run(site.first)
-        everything = {(row.case, row.model, row.arm, row.seed): row.passed for row in store.outcomes(run)}
+        everything = {
+            (row.case, row.model, row.arm, row.seed): row.passed for row in store.outcomes(run)
+        }
 
     def listed(**wanted: str) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
@@ -284,7 +335,9 @@ def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: 
             key for key in whole if key[2] == "skill" and not everything[key]
         ]
         assert listed(case="greet-2") == [key for key in whole if key[0] == "greet-2"]
-        assert listed(text="GUEST 4") == [key for key in whole if key[0] == "greet-4"]  # what was asked
+        assert listed(text="GUEST 4") == [
+            key for key in whole if key[0] == "greet-4"
+        ]  # what was asked
         assert listed(text="onerror=") == [("greet-1", model, "skill", 0)]  # what was answered
         assert listed(text="onerror=", outcome="failed") == []
         assert listed(tag="no such tag") == []
@@ -294,7 +347,11 @@ def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: 
 
 def test_one_trial_is_told_whole(site: Site) -> None:
     with open_store(site.place) as store:
-        rows = [row for row in store.outcomes(store.run(site.first), "greet-1") if "student" in row.model]
+        rows = [
+            row
+            for row in store.outcomes(store.run(site.first), "greet-1")
+            if "student" in row.model
+        ]
     key = next(row for row in rows if row.arm == "skill")
     asked = json.dumps([key.case, key.model, key.arm, key.seed])
     found = site.live.api("trial", run=site.first, key=asked)
@@ -320,7 +377,9 @@ def test_what_there_is_not_is_said(site: Site) -> None:
 def test_two_runs_are_compared_with_their_answers_and_skills(site: Site) -> None:
     found = site.live.api("compare", before=site.first, after=site.second)
     assert found["before"]["model"] == found["after"]["model"]
-    assert [(one["id"], one["change"]) for one in found["changed"]] == [(f"greet-{n}", "worse") for n in range(1, 7)]
+    assert [(one["id"], one["change"]) for one in found["changed"]] == [
+        (f"greet-{n}", "worse") for n in range(1, 7)
+    ]
     answers = [[answer["answer"]["text"] for answer in one["answers"]] for one in found["changed"]]
     assert answers == [[HOSTILE, "hello, friend"], *[["ahoy, friend", "hello, friend"]] * 5]
     assert ["-", "Say ahoy, then the name."] in found["diff"]
@@ -346,7 +405,9 @@ def test_a_skill_is_shown_over_the_versions_and_models_of_its_latest_runs(
 # Large runs.
 
 
-def test_a_large_run_is_summarized_while_pages_are_answered(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_run_is_summarized_while_pages_are_answered(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "SMALL", 0)
     path = f"api/summary?run={site.second}"
     with served(site.place) as live:
@@ -388,10 +449,14 @@ def test_the_time_left_is_that_of_the_command_that_runs(tmp_path: Path) -> None:
     with open_store(tmp_path) as store, served(tmp_path) as live:
         run = begin(store)
         add(store, 0)  # by an earlier command
-        run = store.annotate(run, began=((datetime.now(UTC) - day).isoformat(), store.count_timed(run)))
+        run = store.annotate(
+            run, began=((datetime.now(UTC) - day).isoformat(), store.count_timed(run))
+        )
         with store.claim(run):
             assert live.api("run", run=run.id)["seconds_left"] is None
-            instant = replace(result_of(TRIALS[1], True), seconds=0.01)  # says nothing about the pace
+            instant = replace(
+                result_of(TRIALS[1], True), seconds=0.01
+            )  # says nothing about the pace
             asyncio.run(store.add_result(run, instant))
             assert live.api("run", run=run.id)["seconds_left"] is None
             add(store, 2)
@@ -406,7 +471,10 @@ async def test_a_run_in_progress_knows_when_its_command_began(home: Path) -> Non
     def started(_: Plan, run: Run, __: Collection[Trial]) -> None:
         began.append(run.plan.began)
 
-    plan = make_plan(Skill.load(write_skill(home / "greeter", cases=2)), models=[write_script(home / "model.yaml")])
+    plan = make_plan(
+        Skill.load(write_skill(home / "greeter", cases=2)),
+        models=[write_script(home / "model.yaml")],
+    )
     with open_store(home / "runs") as store:
         for _ in range(2):
             await evaluate(plan, store=store, events=Events(started=started))
@@ -417,7 +485,12 @@ async def test_a_run_in_progress_knows_when_its_command_began(home: Path) -> Non
 
 
 def test_pages_hear_of_every_result_and_of_who_works(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store, served(tmp_path) as live, listening(live) as page, listening(live) as other:
+    with (
+        open_store(tmp_path) as store,
+        served(tmp_path) as live,
+        listening(live) as page,
+        listening(live) as other,
+    ):
         run = begin(store)
         assert [row["id"] for row in heard(page)] == [run.id]
         with store.claim(run):
@@ -444,10 +517,13 @@ def test_marks_are_kept_and_survive_a_restart(tmp_path: Path) -> None:
         add(store, 0)
         add(store, 1)
     one, two = (
-        {"case": trial.case, "model": trial.model, "arm": trial.arm, "seed": trial.seed} for trial in TRIALS[:2]
+        {"case": trial.case, "model": trial.model, "arm": trial.arm, "seed": trial.seed}
+        for trial in TRIALS[:2]
     )
     with served(tmp_path) as live:
-        assert live.mark(run, one | {"verdict": "wrong", "feedback": " no \ud800 name "}).status == 200
+        assert (
+            live.mark(run, one | {"verdict": "wrong", "feedback": " no \ud800 name "}).status == 200
+        )
         assert live.mark(run, two | {"verdict": "odd"}).status == 200
         assert live.mark(run, two | {"verdict": "", "feedback": ""}).status == 200  # taken back
     with served(tmp_path) as live:
@@ -463,7 +539,16 @@ def test_marks_are_kept_and_survive_a_restart(tmp_path: Path) -> None:
 def test_what_is_no_feedback_is_refused_and_changes_nothing(site: Site) -> None:
     key = {"case": "greet-1", "model": "x", "arm": "skill", "seed": 0}
     wrong = ({"verdict": "fine"}, {"verdict": 3}, {"seed": "0"}, {"seed": 10**30}, {"arm": None})
-    bodies: list[object] = [b"", b"{", b"[]", b"3", {}, key, b"[" * 50_000, *(key | each for each in wrong)]
+    bodies: list[object] = [
+        b"",
+        b"{",
+        b"[]",
+        b"3",
+        {},
+        key,
+        b"[" * 50_000,
+        *(key | each for each in wrong),
+    ]
     bodies.append(key | {"feedback": "x" * 10_001})
     for body in bodies:
         assert site.live.mark(site.first, body).status in (400, 404), body
@@ -478,22 +563,50 @@ def test_what_is_no_feedback_is_refused_and_changes_nothing(site: Site) -> None:
 
 def test_texts_that_cannot_be_encoded_are_refused_and_no_bug(site: Site) -> None:
     live = site.live
-    mark = {"case": "greet-1", "model": "x", "arm": "skill", "seed": 0, "verdict": "right", "feedback": ""}
+    mark = {
+        "case": "greet-1",
+        "model": "x",
+        "arm": "skill",
+        "seed": 0,
+        "verdict": "right",
+        "feedback": "",
+    }
     origin = f"http://127.0.0.1:{live.port}"
     for content_type in ("nonsense", "utf-16", "utf-7", "\x7f", "idna", "undefined"):
         form = f"application/json; charset={content_type}"
-        sent = live.ask(f"api/feedback?run={site.first}", "POST", mark, Content_Type=form, Origin=origin)
+        sent = live.ask(
+            f"api/feedback?run={site.first}", "POST", mark, Content_Type=form, Origin=origin
+        )
         assert sent.status == 400, (content_type, sent.text)
     for name in ("case", "model", "arm"):
         for value in ("\ud800", "a\udfffb", "a\0b"):
             assert live.mark(site.first, mark | {name: value}).status == 400
     for body in (b"\xff\xfe", b"[" * 100_000, b'{"seed": 1' + b"0" * 5000 + b"}", b"NaN", b""):
-        sent = live.ask(f"api/feedback?run={site.first}", "POST", body, Content_Type="application/json", Origin=origin)
+        sent = live.ask(
+            f"api/feedback?run={site.first}",
+            "POST",
+            body,
+            Content_Type="application/json",
+            Origin=origin,
+        )
         assert sent.status == 400, body[:20]
-    for value in ("%ED%A0%80", "%FF", "%00", "%ud800", "%EF%BF%BF", "9" * 5000, "[" * 5000, "-1", "1e400"):
+    for value in (
+        "%ED%A0%80",
+        "%FF",
+        "%00",
+        "%ud800",
+        "%EF%BF%BF",
+        "9" * 5000,
+        "[" * 5000,
+        "-1",
+        "1e400",
+    ):
         run = f"run={site.first}&"
         for path in (
-            *(f"api/{page}?run={value}" for page in ("run", "summary", "trials", "trial", "feedback.json")),
+            *(
+                f"api/{page}?run={value}"
+                for page in ("run", "summary", "trials", "trial", "feedback.json")
+            ),
             *(
                 f"api/trials?{run}{name}={value}"
                 for name in ("after", "model", "arm", "outcome", "tag", "text", "case")
@@ -502,8 +615,18 @@ def test_texts_that_cannot_be_encoded_are_refused_and_no_bug(site: Site) -> None
                 f"api/compare?before={site.first}&after={site.first}&{name}={value}"
                 for name in ("model", "other", "arm")
             ),
-            *(f"api/overview?before={value}", f"api/skill?skill={value}", f"api/skill?skill=greeting&width={value}"),
-            *(f"api/trial?{run}key={value}", f"run/{value}", f"skill/{value}", f"assets/{value}", f"api/run?{value}=1"),
+            *(
+                f"api/overview?before={value}",
+                f"api/skill?skill={value}",
+                f"api/skill?skill=greeting&width={value}",
+            ),
+            *(
+                f"api/trial?{run}key={value}",
+                f"run/{value}",
+                f"skill/{value}",
+                f"assets/{value}",
+                f"api/run?{value}=1",
+            ),
         ):
             assert live.ask(path).status < 500, path
 

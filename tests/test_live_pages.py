@@ -51,7 +51,12 @@ SIDEWAYS = """() => [...document.querySelectorAll("div.scroll")].filter(
 def test_every_page_fits_the_screen_and_is_open_to_everyone(
     browser: Browser, site: Site, screen: str, scheme: Any
 ) -> None:
-    pages = ("", "skill/greeter", f"run/{site.first}", f"compare?before={site.first}&after={site.second}")
+    pages = (
+        "",
+        "skill/greeter",
+        f"run/{site.first}",
+        f"compare?before={site.first}&after={site.second}",
+    )
     for path in pages:
 
         def use(page: Any) -> tuple[list[str], list[str], str]:
@@ -62,18 +67,25 @@ def test_every_page_fits_the_screen_and_is_open_to_everyone(
                 assert page.evaluate(SIDEWAYS) == []
             return accessibility_problems(page), overflowing(page), page.locator("h1").inner_text()
 
-        problems, wide, title = browser.run(use, site.live.address + path, screen=screen, scheme=scheme)
+        problems, wide, title = browser.run(
+            use, site.live.address + path, screen=screen, scheme=scheme
+        )
         assert (problems, wide) == ([], []), path
         assert title
 
 
 def test_the_list_leads_to_a_run_a_skill_and_a_comparison(browser: Browser, site: Site) -> None:
     def use(page: Any) -> tuple[str, str, str]:
-        assert page.locator(f"[data-run='{site.first}'] .decision").all_inner_texts() == ["✓ helps", "? undecided"]
+        assert page.locator(f"[data-run='{site.first}'] .decision").all_inner_texts() == [
+            "✓ helps",
+            "? undecided",
+        ]
         page.locator(f"[data-run='{site.first}'] input").check()
         page.locator(f"[data-run='{site.second}'] input").check()
         page.set_viewport_size({"width": 320, "height": 700})
-        assert page.locator("#compare").evaluate("one => one.getClientRects().length") == 1  # a border around all of it
+        assert (
+            page.locator("#compare").evaluate("one => one.getClientRects().length") == 1
+        )  # a border around all of it
         page.set_viewport_size({"width": 1200, "height": 700})
         page.locator("#compare").click()
         page.locator("#flipped details").first.wait_for()
@@ -93,25 +105,41 @@ def test_the_list_leads_to_a_run_a_skill_and_a_comparison(browser: Browser, site
     assert "greeter" in title
 
 
-def test_the_comparison_opens_on_the_latest_two_runs_of_one_skill(browser: Browser, tmp_path: Path) -> None:
+def test_the_comparison_opens_on_the_latest_two_runs_of_one_skill(
+    browser: Browser, tmp_path: Path
+) -> None:
     ids = add_runs(tmp_path)
     with open_store(tmp_path / "runs") as store:
         student = write_script(tmp_path / "other.json", [{"answer": "hello"}])
-        run_now(store, Skill.load(write_skill(tmp_path / "sailor")), Suite.parse(greetings(2)), [student])
+        run_now(
+            store,
+            Skill.load(write_skill(tmp_path / "sailor")),
+            Suite.parse(greetings(2)),
+            [student],
+        )
     with served(tmp_path / "runs") as live:
 
         def use(page: Any) -> list[str]:
             page.locator(".tiles").wait_for()
-            assert (page.locator("select[name=model]").count(), page.locator("select[name=other]").count()) == (1, 0)
-            return [page.locator(f"select[name={name}]").input_value() for name in ("before", "after")]
+            assert (
+                page.locator("select[name=model]").count(),
+                page.locator("select[name=other]").count(),
+            ) == (1, 0)
+            return [
+                page.locator(f"select[name={name}]").input_value() for name in ("before", "after")
+            ]
 
         assert browser.run(use, f"{live.address}compare") == [ids["first"], ids["second"]]
 
 
-def test_the_page_of_a_skill_counts_versions_that_searches_tried(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_of_a_skill_counts_versions_that_searches_tried(
+    browser: Browser, tmp_path: Path
+) -> None:
     add_runs(tmp_path)
     with open_store(tmp_path / "runs") as store:
-        store.add_candidate("search", Skill.new("greeter", "Greets.", "Say hi."), None, None, "", {})
+        store.add_candidate(
+            "search", Skill.new("greeter", "Greets.", "Say hi."), None, None, "", {}
+        )
     with served(tmp_path / "runs") as live:
 
         def facts(page: Any) -> list[str]:
@@ -125,19 +153,25 @@ def test_the_page_of_a_skill_counts_versions_that_searches_tried(browser: Browse
         ]
 
 
-def test_two_versions_are_compared_with_a_model_that_ran_both(browser: Browser, tmp_path: Path) -> None:
+def test_two_versions_are_compared_with_a_model_that_ran_both(
+    browser: Browser, tmp_path: Path
+) -> None:
     one, two = (write_script(tmp_path / f"{name}.json") for name in ("one", "two"))
     suite = Suite.parse(greetings(2))
     with open_store(tmp_path / "runs") as store:
         first = run_now(store, Skill.load(write_skill(tmp_path / "greeter")), suite, [one])
         run_now(store, Skill.load(write_skill(tmp_path / "greeter")), suite, [two])
-        edited = Skill.load(write_skill(tmp_path / "greeter", body="# Greeting\n\nSay ahoy to all."))
+        edited = Skill.load(
+            write_skill(tmp_path / "greeter", body="# Greeting\n\nSay ahoy to all.")
+        )
         second = run_now(store, edited, suite, [one])
     with served(tmp_path / "runs") as live:
 
         def compared(page: Any) -> list[str]:
             page.locator(".tiles").wait_for()
-            return [page.locator(f"select[name={name}]").input_value() for name in ("before", "after")]
+            return [
+                page.locator(f"select[name={name}]").input_value() for name in ("before", "after")
+            ]
 
         def chosen(page: Any) -> list[str]:
             page.locator("#between button").click()
@@ -168,10 +202,16 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
             assert "not run" not in page.locator("#verdicts").inner_text()  # they are about to be
             assert page.locator("h1").inner_text().startswith("No verdict yet. The verdict on ")
             assert page.locator(".card .lift").inner_text() == "no verdict yet"
-            for part in ("pictures", "failures", "cases"):  # the trials below have outcomes, so none says "no results"
+            for part in (
+                "pictures",
+                "failures",
+                "cases",
+            ):  # the trials below have outcomes, so none says "no results"
                 assert "shown with the verdict" in page.locator(f"#{part}").inner_text(), part
             whole_page = page.locator("#page").text_content()
-            assert not re.search("no lift|scored|known price|No trial has run|Run the same command", whole_page)
+            assert not re.search(
+                "no lift|scored|known price|No trial has run|Run the same command", whole_page
+            )
             assert re.findall(r"\d+ of 6 trials", whole_page) == ["2 of 6 trials"]
             for number in range(2, len(PLAN)):
                 add(store, number)
@@ -188,7 +228,9 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
         assert "100%" in verdict
 
 
-def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(browser: Browser, tmp_path: Path) -> None:
+def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(
+    browser: Browser, tmp_path: Path
+) -> None:
     with open_store(tmp_path) as store, served(tmp_path) as live:
         run = begin(store)
         claim = store.claim(run)
@@ -202,10 +244,15 @@ def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(bro
             "lift": 0.2,
             "interval": [-0.1, 0.5],
         }
-        store.add_look(look(run=run.id, model="one", skill=run.skill, trials=2, verdict=open_verdict))
+        store.add_look(
+            look(run=run.id, model="one", skill=run.skill, trials=2, verdict=open_verdict)
+        )
 
         def use(page: Any) -> tuple[str, str]:
-            said = page.locator("#runs .decision").inner_text(), page.locator("#skills .verdicts").inner_text()
+            said = (
+                page.locator("#runs .decision").inner_text(),
+                page.locator("#skills .verdicts").inner_text(),
+            )
             page.goto(live.page.address(live.port, run.id))
             page.locator(".going[data-state=running]").wait_for(state="attached")
             page.locator("#verdicts .problems", has_text="1 trial of one errored").wait_for()
@@ -221,7 +268,9 @@ def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(bro
         assert "(only 3 of 6 trials)" in skill
 
 
-def test_a_run_that_ends_while_its_page_is_drawn_is_drawn_again(browser: Browser, tmp_path: Path) -> None:
+def test_a_run_that_ends_while_its_page_is_drawn_is_drawn_again(
+    browser: Browser, tmp_path: Path
+) -> None:
     with open_store(tmp_path) as store, served(tmp_path) as live:
         run = begin(store)
         claim = store.claim(run)
@@ -234,7 +283,9 @@ def test_a_run_that_ends_while_its_page_is_drawn_is_drawn_again(browser: Browser
 
         def use(page: Any) -> str:
             # Asked for after the numbers and before drawing. Playwright can't hold a built-in method as a handler.
-            page.route("**/api/feedback.json*", hold)  # asked for after the numbers and before drawing
+            page.route(
+                "**/api/feedback.json*", hold
+            )  # asked for after the numbers and before drawing
             with page.expect_request("**/api/feedback.json*"):
                 page.goto(live.page.address(live.port, run.id), wait_until="commit")
             page.locator(".going[data-state=running]").wait_for(state="attached")
@@ -254,7 +305,9 @@ def test_many_pages_of_one_browser_all_hear_what_goes_on(browser: Browser, tmp_p
         run = begin(store)
 
         def use(page: Any) -> int:
-            pages = [page.context.new_page() for _ in range(9)]  # more than a browser opens connections to one server
+            pages = [
+                page.context.new_page() for _ in range(9)
+            ]  # more than a browser opens connections to one server
             for each in pages:
                 each.goto(live.address)
                 each.locator("[data-connection=live]").wait_for()
@@ -275,12 +328,21 @@ def test_an_answer_that_should_do_harm_is_shown_as_text(browser: Browser, site: 
     def use(page: Any) -> tuple[list[str], int, Any]:
         page.locator("dialog .answer").nth(1).wait_for()
         said = page.locator("dialog .answer pre.text").all_inner_texts()
-        return said, page.locator("dialog img, dialog script").count(), page.evaluate("window.hacked ?? null")
+        return (
+            said,
+            page.locator("dialog img, dialog script").count(),
+            page.evaluate("window.hacked ?? null"),
+        )
 
     student = next(model for model in _models(site) if "student" in model)
     link = f"#trial=greet-1/{student.replace('/', '%2F')}/skill/0"
-    said, elements, hacked = browser.run(use, f"{site.live.page.address(site.live.port, site.first)}{link}")
-    assert any("<script>window.hacked = 1</script></script>" in text and "\\x1b[31m" in text for text in said)
+    said, elements, hacked = browser.run(
+        use, f"{site.live.page.address(site.live.port, site.first)}{link}"
+    )
+    assert any(
+        "<script>window.hacked = 1</script></script>" in text and "\\x1b[31m" in text
+        for text in said
+    )
     assert any("\\x202eevil" in text for text in said)
     assert (elements, hacked) == (0, None)
 
@@ -288,7 +350,9 @@ def test_an_answer_that_should_do_harm_is_shown_as_text(browser: Browser, site: 
         page.locator("#flipped details").first.locator("summary").click()
         return page.locator("#flipped").inner_text(), page.evaluate("window.hacked ?? null")
 
-    words, hacked = browser.run(compared, f"{site.live.address}compare?before={site.first}&after={site.second}")
+    words, hacked = browser.run(
+        compared, f"{site.live.address}compare?before={site.first}&after={site.second}"
+    )
     assert "onerror=" in words
     assert hacked is None
 
@@ -324,7 +388,9 @@ def test_trials_are_searched_and_the_keyboard_is_back_at_its_case_though_the_pag
     assert (cases, "greet-3" in focused) == (["greet-1"], True)
 
 
-def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browser, tmp_path: Path) -> None:
+def test_marks_made_with_the_keyboard_are_stored_and_shown_again(
+    browser: Browser, tmp_path: Path
+) -> None:
     ids = add_runs(tmp_path)
     with served(tmp_path / "runs") as live:
 
@@ -335,7 +401,9 @@ def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browse
             form.locator("text=Saved.").wait_for()
             form.locator("textarea").focus()
             page.keyboard.type("<b>no</b> name")
-            with page.expect_response("**/api/feedback*"):  # or the page might be closed before it has asked
+            with page.expect_response(
+                "**/api/feedback*"
+            ):  # or the page might be closed before it has asked
                 page.keyboard.press("Tab")
             form.locator("text=Saved.").wait_for()
 
@@ -344,16 +412,27 @@ def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browse
             browser.run(use, f"{live.page.address(live.port, run.id)}#case=greet-2")
             while not (found := store.reviews(run)) or not found[0].note:
                 time.sleep(0.01)
-    assert (found[0].verdict, found[0].note, found[0].trial.case) == ("wrong", "<b>no</b> name", "greet-2")
+    assert (found[0].verdict, found[0].note, found[0].trial.case) == (
+        "wrong",
+        "<b>no</b> name",
+        "greet-2",
+    )
     with served(tmp_path / "runs") as live:
 
         def again(page: Any) -> tuple[bool, str]:
-            page.locator("#people tbody tr", has_text="too few ratings").first.wait_for(state="attached")
+            page.locator("#people tbody tr", has_text="too few ratings").first.wait_for(
+                state="attached"
+            )
             form = page.locator("dialog .answer[data-arm=skill] form.feedback")
             form.wait_for()
-            return form.locator("input[value=wrong]").is_checked(), form.locator("textarea").input_value()
+            return form.locator("input[value=wrong]").is_checked(), form.locator(
+                "textarea"
+            ).input_value()
 
-        assert browser.run(again, f"{live.page.address(live.port, run.id)}#case=greet-2") == (True, "<b>no</b> name")
+        assert browser.run(again, f"{live.page.address(live.port, run.id)}#case=greet-2") == (
+            True,
+            "<b>no</b> name",
+        )
 
 
 def test_a_run_of_another_process_is_followed(browser: Browser, home: Path) -> None:
@@ -362,7 +441,16 @@ def test_a_run_of_another_process_is_followed(browser: Browser, home: Path) -> N
     with open_store(home / "runs") as store, served(home / "runs") as live:
 
         def use(page: Any) -> None:
-            process = start("eval", "greeter", "-m", "scripted:slow.yaml", "--concurrency", 1, "--quiet", cwd=home)
+            process = start(
+                "eval",
+                "greeter",
+                "-m",
+                "scripted:slow.yaml",
+                "--concurrency",
+                1,
+                "--quiet",
+                cwd=home,
+            )
             try:
                 page.locator("#going [data-run]", has_text="of 6 trials").wait_for()
                 page.locator("#runs [data-run] .decision").wait_for()
@@ -393,7 +481,9 @@ HIDE = "Object.defineProperty(document, 'hidden', { configurable: true, get: () 
 SHOW = "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
 
 
-def test_a_page_that_nobody_sees_asks_for_nothing_until_somebody_does(browser: Browser, tmp_path: Path) -> None:
+def test_a_page_that_nobody_sees_asks_for_nothing_until_somebody_does(
+    browser: Browser, tmp_path: Path
+) -> None:
     with open_store(tmp_path) as store, served(tmp_path) as live:
         run = elsewhere(begin, store)
 

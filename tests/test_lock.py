@@ -33,7 +33,10 @@ NAMES = (
 )
 
 # Read before a test has a home folder of its own.
-NPM = {"npm_config_cache": str(Path.home() / ".npm"), "npm_config_userconfig": str(Path.home() / ".npmrc")}
+NPM = {
+    "npm_config_cache": str(Path.home() / ".npm"),
+    "npm_config_userconfig": str(Path.home() / ".npmrc"),
+}
 
 
 def npx_skills(*arguments: object, folder: Path) -> None:
@@ -42,7 +45,9 @@ def npx_skills(*arguments: object, folder: Path) -> None:
         pytest.skip("npx is not installed")
     environment = os.environ | NPM | {"DISABLE_TELEMETRY": "1", "CI": "1"}
     command = ["npx", "--yes", "skills@1.5.18", *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     if "npm error" in done.stderr:
         pytest.skip(f"npm cannot fetch skills: {done.stderr[-200:]}")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -78,9 +83,15 @@ def test_npx_skills_takes_a_lock_that_install_has_updated(home: Path, upskill: U
 
 
 def lock(project: Path, installed: Path) -> None:
-    entry = {"source": "acme/skills", "sourceType": "github", "computedHash": folder_hash(installed)}
+    entry = {
+        "source": "acme/skills",
+        "sourceType": "github",
+        "computedHash": folder_hash(installed),
+    }
     other = {"source": "x/y", "sourceType": "github", "computedHash": "0"}
-    (project / LOCK).write_text(json.dumps({"version": 1, "skills": {"zebra": other, "my-skill": entry}}))
+    (project / LOCK).write_text(
+        json.dumps({"version": 1, "skills": {"zebra": other, "my-skill": entry}})
+    )
 
 
 def test_install_records_where_a_locked_skill_comes_from_now(home: Path, upskill: Upskill) -> None:
@@ -101,14 +112,19 @@ def test_install_records_where_a_locked_skill_comes_from_now(home: Path, upskill
     assert (home / LOCK).read_bytes() == before
 
 
-def test_a_lock_is_left_alone_while_another_agent_has_another_copy(home: Path, upskill: Upskill) -> None:
+def test_a_lock_is_left_alone_while_another_agent_has_another_copy(
+    home: Path, upskill: Upskill
+) -> None:
     installed = made(home / ".agents" / "skills")
     made(home / ".claude" / "skills")
     lock(home, installed)
     before = (home / LOCK).read_bytes()
     made(home / "skills", "Better.")
     done = upskill("install", "skills/my-skill", "--to", "codex", "--force")
-    assert "differs from skills-lock.json, so `npx skills` may replace it with the one from acme/skills." in done.err
+    assert (
+        "differs from skills-lock.json, so `npx skills` may replace it with the one from acme/skills."
+        in done.err
+    )
     assert (home / LOCK).read_bytes() == before
 
 
@@ -118,7 +134,10 @@ def test_list_shows_which_skills_differ_from_the_lock(home: Path, upskill: Upski
     lock(home, installed)
 
     def states() -> dict[str, bool | None]:
-        return {row["name"]: row["as_locked"] for row in upskill("list", ".agents/skills", "--json").json}
+        return {
+            row["name"]: row["as_locked"]
+            for row in upskill("list", ".agents/skills", "--json").json
+        }
 
     assert states() == {"my-skill": True, "unlocked": None}
     assert "differs from" not in upskill("list", ".agents/skills").out
@@ -133,10 +152,15 @@ def test_generate_tells_that_it_changed_a_locked_skill(home: Path, upskill: Upsk
     lock(home, home)
     done = upskill("generate", "--from", TRACE, "-m", "extract", "-o", ".agents/skills/my-skill")
     assert done.code == 0
-    assert ".agents/skills/my-skill differs from skills-lock.json, so `npx skills` may replace it" in done.err
+    assert (
+        ".agents/skills/my-skill differs from skills-lock.json, so `npx skills` may replace it"
+        in done.err
+    )
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"skills": []}', '{"skills": {"my-skill": 1}}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"skills": []}', '{"skills": {"my-skill": 1}}']
+)
 def test_a_lock_that_makes_no_sense_is_no_lock(content: str, home: Path) -> None:
     installed = made(home / ".agents" / "skills")
     (home / LOCK).write_text(content)

@@ -22,7 +22,9 @@ def skill(home: Path) -> Path:
     return write_skill(home / "greeter", cases=2)
 
 
-def test_requests_are_logged_without_the_key(upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_logged_without_the_key(
+    upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(lambda call: f"ahoy, {KEY}") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -30,7 +32,10 @@ def test_requests_are_logged_without_the_key(upskill: Upskill, skill: Path, monk
         quiet, info, debug = (upskill(*command, *verbose) for verbose in ((), ("-v",), ("-vv",)))
         before = upskill("-v", *command)
     assert not LINE.search(quiet.err)
-    assert f"INFO upskill.models.http.model: openai:gpt-4.1: POST {server.url}/chat/completions: 200\n" in info.err
+    assert (
+        f"INFO upskill.models.http.model: openai:gpt-4.1: POST {server.url}/chat/completions: 200\n"
+        in info.err
+    )
     assert "DEBUG" not in info.err
     assert "DEBUG upskill.models.http.model: openai:gpt-4.1: sent " in debug.err
     assert "Please greet guest 1." in debug.err
@@ -53,9 +58,15 @@ def test_commands_in_a_sandbox_are_logged_without_their_secrets(
     assert "DEBUG" not in upskill("doctor", *command).err
 
 
-def test_the_level_can_be_set_by_a_variable(upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_level_can_be_set_by_a_variable(
+    upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ("eval", skill, "-m", "scripted:model.yaml", "--fresh", "--json")
-    for level, levels in (("debug", {"INFO", "DEBUG"}), ("INFO", {"INFO"}), ("warning", set[str]())):
+    for level, levels in (
+        ("debug", {"INFO", "DEBUG"}),
+        ("INFO", {"INFO"}),
+        ("warning", set[str]()),
+    ):
         monkeypatch.setenv("UPSKILL_LOG", level)
         done = upskill(*command)
         assert done.json["run"]
@@ -67,8 +78,12 @@ def test_the_level_can_be_set_by_a_variable(upskill: Upskill, skill: Path, monke
     assert (refused.code, "UPSKILL_LOG: no level named 'loud'" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize("command", [("runs",), ("list",), ("doctor",), ("trace", "list"), ("models",), ("validate",)])
-def test_every_command_takes_v_before_and_after_its_name(upskill: Upskill, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("runs",), ("list",), ("doctor",), ("trace", "list"), ("models",), ("validate",)]
+)
+def test_every_command_takes_v_before_and_after_its_name(
+    upskill: Upskill, command: tuple[str, ...]
+) -> None:
     assert "-v, --verbose" in upskill(*command, "--help").out
     assert "No such option" not in upskill(*command, "-vv").err + upskill("-v", *command).err
 
@@ -76,6 +91,15 @@ def test_every_command_takes_v_before_and_after_its_name(upskill: Upskill, comma
 def test_the_library_logs_to_whoever_listens_and_to_nobody_else(skill: Path) -> None:
     run = "from upskill import *; evaluate_now(make_plan(Skill.load('greeter'), models=['scripted:model.yaml']))"
     listen = "import logging; logging.basicConfig(level='INFO'); "
-    for code, said in ((run, ""), (listen + run, "INFO:upskill.runs.running.evaluate:run greeter-")):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert (done.stdout, done.stderr.startswith(said), bool(done.stderr)) == ("", True, bool(said))
+    for code, said in (
+        (run, ""),
+        (listen + run, "INFO:upskill.runs.running.evaluate:run greeter-"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert (done.stdout, done.stderr.startswith(said), bool(done.stderr)) == (
+            "",
+            True,
+            bool(said),
+        )

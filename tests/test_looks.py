@@ -53,10 +53,18 @@ def look(**changed: Any) -> Look:
 
 def test_a_look_is_kept_once_and_comes_back_whole(tmp_path: Path) -> None:
     first, again = look(), look(decision="helps", asked_by="bob")
-    others = [look(margin=0.1), look(scope="cases"), look(trials=8), look(model="other"), look(run="greeter-2")]
+    others = [
+        look(margin=0.1),
+        look(scope="cases"),
+        look(trials=8),
+        look(model="other"),
+        look(run="greeter-2"),
+    ]
     with open_store(tmp_path) as store:
         assert store.add_look(first) == replace(first, number=1)
-        assert store.add_look(again) == replace(first, number=1)  # the same results, shown in the same way
+        assert store.add_look(again) == replace(
+            first, number=1
+        )  # the same results, shown in the same way
         for other in others:
             store.add_look(other)
         store.add_look(look(skill="sailor", run="sailor-1"))
@@ -75,7 +83,9 @@ def test_only_looks_of_the_same_model_on_the_same_cases_count() -> None:
         look(number=4, cases={"four": "4"}),
         look(number=5, margin=0.1),
     ]
-    looks = looks_before(known, look(run="greeter-2", cases={"one": "1", "two": "x", "four": "4", "five": "5"}))
+    looks = looks_before(
+        known, look(run="greeter-2", cases={"one": "1", "two": "x", "four": "4", "five": "5"})
+    )
     assert [each.number for each in looks.earlier] == [1, 3, 4, 5]
     assert (looks.number, looks.edited, looks.added, looks.removed) == (5, 1, 2, 1)
     assert (looks.version, looks.revisions) == (1, 1)
@@ -85,13 +95,17 @@ def test_only_looks_of_the_same_model_on_the_same_cases_count() -> None:
     assert looks_before(known, look(run="greeter-2", skill_hash="s2")).version == 3
 
 
-async def evaluated(store: Store, model: Address, cases: int = 4, *, options: RunOptions, **changed: Any) -> Evaluation:
+async def evaluated(
+    store: Store, model: Address, cases: int = 4, *, options: RunOptions, **changed: Any
+) -> Evaluation:
     plan = replace(Plan(SKILL, Suite.parse(greetings(cases)), (model,)), **changed)
     return await evaluate(plan, store=store, options=options)
 
 
 async def test_every_report_is_a_look_and_the_same_one_again_is_none(home: Path) -> None:
-    model = Address("student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:"))
+    model = Address(
+        "student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:")
+    )
     usual, wide = RunOptions(), RunOptions(margin=0.2)
     with open_store(home / "runs") as store:
         numbers: list[int] = []
@@ -124,11 +138,15 @@ async def test_every_report_is_a_look_and_the_same_one_again_is_none(home: Path)
         (0.05, 0, 4, 0, "undecided"),
     ]
     assert kept[0].run == kept[1].run != kept[3].run
-    assert kept[0].cases == {case.id: case_identity(case) for case in Suite.parse(greetings(4)).cases}
+    assert kept[0].cases == {
+        case.id: case_identity(case) for case in Suite.parse(greetings(4)).cases
+    }
     assert len({each.skill_hash for each in kept}) == 1
 
 
-async def test_verdicts_are_told_how_often_somebody_has_looked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verdicts_are_told_how_often_somebody_has_looked(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from upskill.runs.results import evaluation as module  # noqa: PLC0415
     from upskill.verdicts.compute import compute_verdict  # noqa: PLC0415
     from upskill.verdicts.verdict import Verdict, VerdictOptions  # noqa: PLC0415
@@ -140,16 +158,22 @@ async def test_verdicts_are_told_how_often_somebody_has_looked(home: Path, monke
         return compute_verdict(rows, options)
 
     monkeypatch.setattr(module, "compute_verdict", listen)
-    model = Address("student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:"))
+    model = Address(
+        "student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:")
+    )
     with open_store(None) as store:
         for margin in (0.05, 0.1, 0.15):
-            found = await evaluated(store, model, options=RunOptions(margin=margin, until_decided="cases"))
+            found = await evaluated(
+                store, model, options=RunOptions(margin=margin, until_decided="cases")
+            )
         assert set(told) == {0, 1, 2}
         assert told == sorted(told)
         assert evaluation_of(store, found.run).verdicts[0].look == 3
 
 
-def test_a_run_that_is_not_kept_still_counts_the_looks_that_were(upskill: Upskill, home: Path) -> None:
+def test_a_run_that_is_not_kept_still_counts_the_looks_that_were(
+    upskill: Upskill, home: Path
+) -> None:
     skill, student = write_skill(home / "greeter"), write_script(home / "student.yaml")
     argv = ("eval", str(skill), "-m", student, "--json")
     for seed in ("1", "2"):
@@ -177,14 +201,18 @@ def test_new_draws_after_pruning_are_another_look_with_numbers_of_their_own(
     assert first["run"] != second["run"] == row["run"]
 
 
-def test_the_same_results_beside_other_models_or_replayed_are_the_same_look(upskill: Upskill, home: Path) -> None:
+def test_the_same_results_beside_other_models_or_replayed_are_the_same_look(
+    upskill: Upskill, home: Path
+) -> None:
     skill, names = write_skill(home / "greeter"), ("a", "b", "c")
     a, b, c = (("-m", write_script(home / f"{name}.yaml")) for name in names)
     assert evaluated_json(upskill, skill, *a)["look"] == 1
     together = json.loads(upskill("eval", skill, *a, *b, *c, "--json").out)["models"]
     assert [model["look"] for model in together] == [1, 1, 1]
     assert evaluated_json(upskill, skill, *a, "--seed", 1)["look"] == 2  # and was counted once
-    assert [evaluated_json(upskill, skill, *a, "--replay", "--fresh")["look"] for _ in range(3)] == [1, 1, 1]
+    assert [
+        evaluated_json(upskill, skill, *a, "--replay", "--fresh")["look"] for _ in range(3)
+    ] == [1, 1, 1]
     assert evaluated_json(upskill, skill, *a, "--fresh")["look"] == 3
 
 
@@ -201,7 +229,9 @@ def test_edited_cases_are_told_from_the_others(upskill: Upskill, home: Path) -> 
         first, second = store.looks("greeter")
         looks = looks_before([first, second], second)
     assert (looks.number, looks.edited, looks.added, looks.removed) == (2, 2, 1, 0)
-    assert first.skill_hash == second.skill_hash  # the suite lies in the skill's folder, where no student sees it
+    assert (
+        first.skill_hash == second.skill_hash
+    )  # the suite lies in the skill's folder, where no student sees it
 
 
 # An edit that a student cannot tell from none is no way around the count, and neither is one that it can.
@@ -221,12 +251,15 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "line endings": lambda skill: edit(skill / "SKILL.md", "\n", "\r\n"),
     "a blank at the end of a line": lambda skill: edit(skill / "SKILL.md", ".\n", ".  \n"),
     "blank lines": lambda skill: edit(skill / "SKILL.md", "---\n\n", "---\n\n\n\n"),
-    "metadata": lambda skill: edit(skill / "SKILL.md", "\n---\n\n", "\nmetadata: {tried: again}\n---\n\n"),
+    "metadata": lambda skill: edit(
+        skill / "SKILL.md", "\n---\n\n", "\nmetadata: {tried: again}\n---\n\n"
+    ),
     "a comment": lambda skill: edit(skill / "SKILL.md", "\n---\n\n", "\n# once more\n---\n\n"),
     "a character of no width": lambda skill: edit(skill / "SKILL.md", ".\n", ".\u200b\n"),
     "another file": lambda skill: (skill / "notes.md").write_text("Once more.", encoding="utf-8"),
     "ids, and a blank in prompts": lambda skill: [
-        edit(skill / "evals" / "suite.json", *change) for change in (('"greet-', '"hail-'), ('."', '. "'))
+        edit(skill / "evals" / "suite.json", *change)
+        for change in (('"greet-', '"hail-'), ('."', '. "'))
     ],
     "signs and case of prompts": lambda skill: [
         edit(skill / "evals" / "suite.json", *change)
@@ -265,19 +298,35 @@ def test_a_model_is_the_same_under_each_of_its_names(
         "openrouter:anthropic/claude-haiku-5-5",
     )
     assert len({model_identity(name) for name in names}) == 1
-    others = ("openai:m", "openai:n", "openai.m.high", "local", "claude-code", "scripted:a.yaml", "scripted:b.yaml")
+    others = (
+        "openai:m",
+        "openai:n",
+        "openai.m.high",
+        "local",
+        "claude-code",
+        "scripted:a.yaml",
+        "scripted:b.yaml",
+    )
     assert len({model_identity(name) for name in others}) == len(others)
-    assert model_identity("local") == model_identity("local:weights/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+    assert model_identity("local") == model_identity(
+        "local:weights/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+    )
     assert model_identity("scripted:a.yaml") == model_identity(f"scripted:{home / 'a.yaml'}")
 
 
-def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(upskill: Upskill, home: Path) -> None:
+def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(
+    upskill: Upskill, home: Path
+) -> None:
     skill, student = write_skill(home / "greeter", cases=10), write_script(home / "student.yaml")
     lows: list[float] = []
     for version in range(1, 8):
         edit(skill / "SKILL.md", "ahoy", "ahoy, and ahoy")
         told = evaluated_json(upskill, skill, "-m", student)
-        assert (told["look"], told["looks"]["version"], told["looks"]["revisions"]) == (version, version, version - 1)
+        assert (told["look"], told["looks"]["version"], told["looks"]["revisions"]) == (
+            version,
+            version,
+            version - 1,
+        )
         lows.append(told["interval"][0])
     assert lows == sorted(lows, reverse=True)
     assert lows[0] > lows[1] > lows[6]
@@ -287,7 +336,11 @@ def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(upsk
     # New cases are a first look again, also under the ids of the old ones.
     suite = {
         "cases": [
-            {"id": f"greet-{number}", "prompt": f"Bid farewell to {number} sailors.", "checks": [{"contains": "bye"}]}
+            {
+                "id": f"greet-{number}",
+                "prompt": f"Bid farewell to {number} sailors.",
+                "checks": [{"contains": "bye"}],
+            }
             for number in range(1, 11)
         ]
     }
@@ -295,7 +348,9 @@ def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(upsk
     assert evaluated_json(upskill, skill, "-m", student, "--tests", "new.json")["look"] == 1
 
 
-def test_another_name_does_not_make_another_skill_but_another_text_does(upskill: Upskill, home: Path) -> None:
+def test_another_name_does_not_make_another_skill_but_another_text_does(
+    upskill: Upskill, home: Path
+) -> None:
     skill, student = write_skill(home / "greeter"), write_script(home / "student.yaml")
     suite = ("--tests", skill / "evals" / "suite.json", "-m", student)
     assert evaluated_json(upskill, skill, *suite)["look"] == 1
@@ -304,14 +359,17 @@ def test_another_name_does_not_make_another_skill_but_another_text_does(upskill:
     told = evaluated_json(upskill, renamed, *suite)
     assert (told["look"], told["looks"]["version"]) == (2, 2)
     other = write_skill(
-        home / "sailor", body="# Knots\n\nTie a bowline first; check that it holds before you let go.\n"
+        home / "sailor",
+        body="# Knots\n\nTie a bowline first; check that it holds before you let go.\n",
     )
     assert evaluated_json(upskill, other, *suite)["look"] == 1
 
 
 # Of a run that is not finished nothing is shown that somebody could stop at.
 
-TELLING = re.compile(r'\+100|\bhelps\b|"(?:pass_rate|lift)": ?[01]|\d% \(\d+/\d+\)|\d% \[|█|\d passed, \d')
+TELLING = re.compile(
+    r'\+100|\bhelps\b|"(?:pass_rate|lift)": ?[01]|\d% \(\d+/\d+\)|\d% \[|█|\d passed, \d'
+)
 COMMANDS: dict[str, tuple[object, ...]] = {
     "runs": ("runs",),
     "runs, tokens": ("runs", "--metric", "tokens"),
@@ -328,12 +386,18 @@ COMMANDS: dict[str, tuple[object, ...]] = {
         f"plot, {kind}": ("plot", "last", "--kind", kind, "-o", "-")
         for kind in ("forest", "bars", "pareto", "heat-map")
     },
-    **{f"export, {kind}": ("export", "last", "--format", kind, "-o", "-") for kind in ("junit", "markdown")},
+    **{
+        f"export, {kind}": ("export", "last", "--format", kind, "-o", "-")
+        for kind in ("junit", "markdown")
+    },
     **{
         f"export, {kind}": ("export", "last", "--format", kind, "-o", "out")
         for kind in ("skill-creator", "upskill-runs")
     },
-    **{f"eval, {kind}": ("--report", kind) for kind in ("terminal", "json", "markdown", "csv", "junit", "html")},
+    **{
+        f"eval, {kind}": ("--report", kind)
+        for kind in ("terminal", "json", "markdown", "csv", "junit", "html")
+    },
     "eval, verbose": ("-v",),
     "eval, quiet": ("-q",),
 }
@@ -366,10 +430,14 @@ def test_nothing_shows_the_lift_of_an_unfinished_run(
         if name == "runs of several skills":
             upskill("eval", write_skill(home / "sailor", body="# Knots"), *cut_short[2:], "-q")
         done = of_eval if name.startswith("eval") else upskill(*COMMANDS[name])
-        seen = done.out.partition("\n\n")[0] if name == "show" else done.out  # single answers may be read
+        seen = (
+            done.out.partition("\n\n")[0] if name == "show" else done.out
+        )  # single answers may be read
         assert re.search(r"(?i)unfinished|not finished", seen + done.err)
         assert telling(seen + done.err) == []
-        assert [look.seed for look in store.looks("greeter")] == [0]  # so there was nothing to count
+        assert [look.seed for look in store.looks("greeter")] == [
+            0
+        ]  # so there was nothing to count
     # When all have run it is shown, and counted once however often it is shown.
     upskill(*cut_short[:-2], "-q")
     assert "+100" in upskill("runs").out
@@ -386,10 +454,17 @@ def test_the_live_page_and_the_progress_line_tell_no_arm_from_the_other_before_t
         row = live.api("run", run=newest)
         assert (row["verdicts"], "arms" in row, row["state"]) == ([], False, "interrupted")
         (model,) = live.api("summary", run=newest)["document"]["models"]
-        assert (model["decision"], model["reason"], model["lift"]) == ("undecided", "unfinished", None)
+        assert (model["decision"], model["reason"], model["lift"]) == (
+            "undecided",
+            "unfinished",
+            None,
+        )
         assert model["unfinished"] == {"trials": 13, "of": 20}
         assert telling(json.dumps(live.api("summary", run=newest))) == []
-        assert "unfinished: 13 of 20 trials" in live.ask(f"api/compare?before={finished}&after={newest}").text
+        assert (
+            "unfinished: 13 of 20 trials"
+            in live.ask(f"api/compare?before={finished}&after={newest}").text
+        )
         assert live.api("trials", run=newest, outcome="passed")["total"] is None
         assert live.api("trials", run=newest, arm="skill")["total"] == 6
         assert live.api("trials", run=finished, arm="skill", outcome="passed")["total"] == 10
@@ -404,11 +479,15 @@ def test_the_live_page_and_the_progress_line_tell_no_arm_from_the_other_before_t
         assert not re.search("baseline|skill|passed", " ".join(parts))
 
 
-def test_a_run_that_ended_before_anybody_was_told_is_counted_when_somebody_is(upskill: Upskill, home: Path) -> None:
+def test_a_run_that_ended_before_anybody_was_told_is_counted_when_somebody_is(
+    upskill: Upskill, home: Path
+) -> None:
     skill, student = write_skill(home / "greeter"), write_script(home / "student.yaml")
     upskill("eval", skill, "-m", student, "-q")
     with open_store(home / "runs") as store:
-        store.database.execute("DELETE FROM looks")  # as if it had been killed between its last trial and its report
+        store.database.execute(
+            "DELETE FROM looks"
+        )  # as if it had been killed between its last trial and its report
         upskill("runs")
         assert len(store.looks()) == 1
         upskill("report", "last", "-o", "-")
@@ -421,8 +500,14 @@ def test_a_run_that_is_not_logged_leaves_nothing_and_says_so(upskill: Upskill, h
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     told = evaluated_json(upskill, skill, "-m", student, "--seed", 1, "--no-log-runs")
     assert (told["look"], told["looks"]["logged"]) == (2, False)
-    assert "not logged (so it proves little)" in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs").out
-    assert "Not logged" in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs", "-v").out
+    assert (
+        "not logged (so it proves little)"
+        in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs").out
+    )
+    assert (
+        "Not logged"
+        in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs", "-v").out
+    )
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
     assert evaluated_json(upskill, skill, "-m", student, "--seed", 1)["looks"]["logged"] is True
 
@@ -435,7 +520,10 @@ def test_a_store_that_cannot_be_written_shows_its_runs_and_says_that_the_look_is
         store.database.execute("DELETE FROM looks")
         store.database.execute("PRAGMA query_only = ON")
         evaluation = evaluation_of(store, store.run("last"))
-        assert (evaluation.verdicts[0].lift, evaluation.looks["scripted:student.yaml"].logged) == (1.0, False)
+        assert (evaluation.verdicts[0].lift, evaluation.looks["scripted:student.yaml"].logged) == (
+            1.0,
+            False,
+        )
         assert store.looks() == []
 
 
@@ -448,14 +536,19 @@ def test_looks_between_the_rounds_of_one_run_are_planned_and_cost_nothing() -> N
 def test_cases_without_ids_are_the_same_with_another_word(upskill: Upskill, home: Path) -> None:
     def suite(word: str) -> dict[str, Any]:
         cases = [
-            {"prompt": f"Tell me{word} how to greet guest {number}.", "checks": [{"contains": "ahoy"}]}
+            {
+                "prompt": f"Tell me{word} how to greet guest {number}.",
+                "checks": [{"contains": "ahoy"}],
+            }
             for number in range(4)
         ]
         return {"cases": cases}
 
     student = write_script(home / "student.yaml")
     looks = [
-        evaluated_json(upskill, write_skill(home / "greeter", suite=suite(word)), "-m", student)["look"]
+        evaluated_json(upskill, write_skill(home / "greeter", suite=suite(word)), "-m", student)[
+            "look"
+        ]
         for word in ("", " quickly")
     ]
     assert looks == [1, 2]
@@ -490,7 +583,9 @@ def split_by_luck(upskill: Upskill) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(
     "way", ["copied", "unfinished, then copied", "reworded", "drawn again", "said to be drawn anew"]
 )
-def test_cases_that_were_chosen_after_a_look_decide_nothing(way: str, upskill: Upskill, home: Path) -> None:
+def test_cases_that_were_chosen_after_a_look_decide_nothing(
+    way: str, upskill: Upskill, home: Path
+) -> None:
     suite = greetings(40)
     skill = write_skill(home / "greeter", suite=suite)
     luck = Luck()
@@ -502,7 +597,10 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing(way: str, upskill: U
         won, lost = split_by_luck(upskill)
         assert (len(won) > 8, len(lost) > 8) == (True, True)
         if way in ("copied", "unfinished, then copied", "said to be drawn anew"):
-            write_skill(skill, suite=suite | {"cases": [case for case in suite["cases"] if case["id"] in won]})
+            write_skill(
+                skill,
+                suite=suite | {"cases": [case for case in suite["cases"] if case["id"] in won]},
+            )
             if way == "said to be drawn anew":
                 upskill(*command, "--fresh", "--set", "max_calls=1")
         elif way == "reworded":
@@ -520,7 +618,11 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing(way: str, upskill: U
         assert [ruling["held"] for ruling in done.json["requirements"]] == [False] * 3
         verdict = done.json["models"][0]
         assert verdict["interval"][0] > 0
-        assert (done.code, verdict["decision"], verdict["reason"]) == (1, "undecided", "cases were chosen after a look")
+        assert (done.code, verdict["decision"], verdict["reason"]) == (
+            1,
+            "undecided",
+            "cases were chosen after a look",
+        )
         assert verdict["these_cases"]["decision"] == "undecided"
         shown = " ".join(upskill(*command[:-1]).out.split())
         assert "cases were chosen after a look" in shown
@@ -545,22 +647,36 @@ def test_seeds_that_were_chosen_after_a_look_decide_nothing(upskill: Upskill, ho
         assert fewer["decision"] == "hurts"  # which all ten say
 
 
-def test_cases_that_were_chosen_by_the_baseline_of_another_skill_decide_nothing(upskill: Upskill, home: Path) -> None:
+def test_cases_that_were_chosen_by_the_baseline_of_another_skill_decide_nothing(
+    upskill: Upskill, home: Path
+) -> None:
     suite = greetings(40)
     with serving(Luck()) as server:
         command = ("-m", "m", "--base-url", server.url, "--json")
         upskill("eval", write_skill(home / "greeter", suite=suite), *command)
         trials = upskill("show", "last", "--json").json["trials"]
-        failing = {trial["case"] for trial in trials if trial["arm"] == "baseline" and not trial["passed"]}
+        failing = {
+            trial["case"] for trial in trials if trial["arm"] == "baseline" and not trial["passed"]
+        }
         cases = [case for case in suite["cases"] if case["id"] in failing]
-        other = write_skill(home / "knots", body="# Knots\n\nTie a bowline first.\n", suite=suite | {"cases": cases})
+        other = write_skill(
+            home / "knots", body="# Knots\n\nTie a bowline first.\n", suite=suite | {"cases": cases}
+        )
         verdict = upskill("eval", other, *command).json["models"][0]
         assert verdict["interval"][0] > 0
-        assert (verdict["decision"], verdict["reason"]) == ("undecided", "cases were chosen after a look")
-        assert upskill("eval", other, *command, "--fresh").json["models"][0]["reason"] != verdict["reason"]
+        assert (verdict["decision"], verdict["reason"]) == (
+            "undecided",
+            "cases were chosen after a look",
+        )
+        assert (
+            upskill("eval", other, *command, "--fresh").json["models"][0]["reason"]
+            != verdict["reason"]
+        )
 
 
-def test_an_unfinished_run_that_is_finished_or_drawn_anew_counts_once(upskill: Upskill, home: Path) -> None:
+def test_an_unfinished_run_that_is_finished_or_drawn_anew_counts_once(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "greeter", cases=12)
     with serving(Luck()) as server:
         command = ("eval", skill, "-m", "m", "--base-url", server.url, "--json")
@@ -571,15 +687,21 @@ def test_an_unfinished_run_that_is_finished_or_drawn_anew_counts_once(upskill: U
 
 
 @pytest.mark.parametrize("way", ["other seeds", "other versions"])
-def test_runs_that_were_stopped_before_their_end_are_looks(way: str, upskill: Upskill, home: Path) -> None:
+def test_runs_that_were_stopped_before_their_end_are_looks(
+    way: str, upskill: Upskill, home: Path
+) -> None:
     """Someone may stop each just before its end, read the answers one by one, and finish the one that fits."""
     skill = write_skill(home / "greeter", cases=12)
     with serving(Luck()) as server:
         command = ("eval", skill, "-m", "m", "--base-url", server.url, "--json")
         for number in range(3):
             if way == "other versions":
-                write_skill(home / "greeter", cases=12, body=f"# Greetings\n\nSay ahoy to guest {number}.\n")
-            upskill(*command, "--seed", number if way == "other seeds" else 0, "--set", "max_calls=23")
+                write_skill(
+                    home / "greeter", cases=12, body=f"# Greetings\n\nSay ahoy to guest {number}.\n"
+                )
+            upskill(
+                *command, "--seed", number if way == "other seeds" else 0, "--set", "max_calls=23"
+            )
         first = 0  # the first that was begun may be the one that is finished
         assert upskill(*command, "--seed", first).json["models"][0]["look"] == 3
         assert upskill(*command, "--seed", first).json["models"][0]["look"] == 3  # shown again
@@ -588,9 +710,12 @@ def test_runs_that_were_stopped_before_their_end_are_looks(way: str, upskill: Up
 
 
 @pytest.mark.parametrize(
-    "work", ["a case added", "a case dropped", "a case reworded", "a check repaired", "more repeats"]
+    "work",
+    ["a case added", "a case dropped", "a case reworded", "a check repaired", "more repeats"],
 )
-def test_ordinary_work_on_a_suite_does_not_prevent_a_decision(work: str, upskill: Upskill, home: Path) -> None:
+def test_ordinary_work_on_a_suite_does_not_prevent_a_decision(
+    work: str, upskill: Upskill, home: Path
+) -> None:
     suite = greetings(12)
     command = ["eval", write_skill(home / "greeter", suite=suite), "--json"]
     with serving(lambda call: "ahoy" if "ahoy" in call.system else "hello") as server:
@@ -619,11 +744,16 @@ def test_a_limit_that_nothing_reaches_and_another_word_do_not_make_new_cases(
     looks: list[int] = []
     for prefix, word, checks in (("a", "", []), (ids, " warmly", [{"max_length": 9000}])):
         cases = [
-            {"id": f"{prefix}-{number}", "prompt": f"Tell me{word} how to greet guest {number} of this old house."}
+            {
+                "id": f"{prefix}-{number}",
+                "prompt": f"Tell me{word} how to greet guest {number} of this old house.",
+            }
             for number in range(4)
         ]
         suite = {"checks": [{"contains": "ahoy"}, *checks], "cases": cases}
-        looks.append(evaluated_json(upskill, write_skill(home / "greeter", suite=suite), *student)["look"])
+        looks.append(
+            evaluated_json(upskill, write_skill(home / "greeter", suite=suite), *student)["look"]
+        )
     assert looks == [1, 2]
 
 
@@ -643,7 +773,15 @@ ROUTES: dict[str, tuple[object, ...]] = {
     "more repeats": ("--repeats", 4),
     "drawn anew": ("--fresh",),
     "until decided": ("--until-decided", "--repeats", 12, "--seed", 100),
-    "until decided on these cases": ("--until-decided", "--set", "scope=suite", "--repeats", 12, "--seed", 100),
+    "until decided on these cases": (
+        "--until-decided",
+        "--set",
+        "scope=suite",
+        "--repeats",
+        12,
+        "--seed",
+        100,
+    ),
     "another version": ("--seed", 100),
     "without a baseline": ("--seed", 100),
     "unfinished": ("--seed", 100),
@@ -665,7 +803,10 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing_with_new_draws(
     skill = write_skill(home / "greeter", suite=suite)
     with serving(halves) as server:
         command = ("eval", skill, "-m", "m", "--base-url", server.url, "--json")
-        first = {"without a baseline": ("--no-baseline",), "unfinished": ("--set", "max_calls=46")}.get(route, ())
+        first = {
+            "without a baseline": ("--no-baseline",),
+            "unfinished": ("--set", "max_calls=46"),
+        }.get(route, ())
         if route == "against another skill":
             other = write_skill(home / "hailer", body="# Hailer\n\nSay ahoy, and mean it.\n")
             first = ("--against", other)
@@ -697,7 +838,10 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing_with_new_draws(
             upskill(*command, *ROUTES[route])
     with open_store(home / "runs") as store:
         evaluation = evaluation_of(store, store.run("last"))
-    verdict, lost = evaluation.verdicts[0], [case for case, _ in evaluation.looks["m"].cases_left_out]
+    verdict, lost = (
+        evaluation.verdicts[0],
+        [case for case, _ in evaluation.looks["m"].cases_left_out],
+    )
     assert (verdict.lift or 0) > 0.9
     assert (verdict.decision, verdict.reason) == ("undecided", "cases were chosen after a look")
     assert verdict.these_cases
@@ -707,11 +851,15 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing_with_new_draws(
     assert "12 cases from an earlier run were left out; they still count: greet-" in shown
 
 
-def test_a_suite_whose_cases_were_all_edited_or_replaced_leaves_none_out(upskill: Upskill, home: Path) -> None:
+def test_a_suite_whose_cases_were_all_edited_or_replaced_leaves_none_out(
+    upskill: Upskill, home: Path
+) -> None:
     suite = greetings(12)
     skill, student = write_skill(home / "greeter", suite=suite), write_script(home / "student.yaml")
     upskill("eval", skill, "-m", student, "--limit", 3)
-    assert evaluated_json(upskill, skill, "-m", student)["looks"]["left_out"] == []  # more cases than before
+    assert (
+        evaluated_json(upskill, skill, "-m", student)["looks"]["left_out"] == []
+    )  # more cases than before
     for case in suite["cases"]:
         case["prompt"] += " Briefly!"
     write_skill(skill, suite=suite)
@@ -720,5 +868,8 @@ def test_a_suite_whose_cases_were_all_edited_or_replaced_leaves_none_out(upskill
     del suite["cases"][3]
     write_skill(skill, suite=suite)
     told = evaluated_json(upskill, skill, "-m", student, "--fresh")
-    assert [case["case"] for case in told["looks"]["left_out"]] == ["greet-4", "greet-4"]  # before and after the edit
+    assert [case["case"] for case in told["looks"]["left_out"]] == [
+        "greet-4",
+        "greet-4",
+    ]  # before and after the edit
     assert told["decision"] == "helps"

@@ -88,16 +88,28 @@ LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 SKILLS: dict[str, Kind] = {
     "no SKILL.md": (lambda folder: (folder / "SKILL.md").unlink(), "greeter: no SKILL.md"),
-    "SKILL.md links to itself": (manifest_links_to_itself, "SKILL.md: this symbolic link is part of a loop"),
-    "the folder is a file": (replaced_by(lambda path: path.write_text("x")), "greeter: not a folder"),
+    "SKILL.md links to itself": (
+        manifest_links_to_itself,
+        "SKILL.md: this symbolic link is part of a loop",
+    ),
+    "the folder is a file": (
+        replaced_by(lambda path: path.write_text("x")),
+        "greeter: not a folder",
+    ),
     "the folder is missing": (replaced_by(lambda path: None), "greeter: no such folder"),
-    "the folder links to itself": (replaced_by(lambda path: path.symlink_to("greeter")), "greeter: "),
+    "the folder links to itself": (
+        replaced_by(lambda path: path.symlink_to("greeter")),
+        "greeter: ",
+    ),
     "a link in a circle": (linked("loop", "loop"), "loop: this symbolic link is part of a loop"),
     "a dangling link": (
         linked("gone.md", "nowhere.md"),
         "gone.md: this symbolic link points to a missing file (nowhere.md)",
     ),
-    "a link out of the folder": (linked("out", "../script.json"), "out: this symbolic link points outside the skill"),
+    "a link out of the folder": (
+        linked("out", "../script.json"),
+        "out: this symbolic link points outside the skill",
+    ),
     "a body of 50 MB": (
         lambda folder: os.truncate(folder / "SKILL.md", 50_000_000),
         ": 50.0 MB; the limit for SKILL.md is",
@@ -106,22 +118,43 @@ SKILLS: dict[str, Kind] = {
     "a FIFO": (lambda folder: os.mkfifo(folder / "pipe"), "pipe: neither a file nor a folder"),
     "a file name that is not UTF-8": (name_that_is_not_utf8, "greeter: a file's name is not UTF-8"),
     "zero bytes": (manifest(b"\0" * 100), "SKILL.md: not a text file: it contains NUL bytes"),
-    "a picture": (manifest(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe"), "SKILL.md: not UTF-8 text (byte 0)"),
+    "a picture": (
+        manifest(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe"),
+        "SKILL.md: not UTF-8 text (byte 0)",
+    ),
     "UTF-16": (manifest(doc().encode("utf-16")), "SKILL.md: not UTF-8 text (byte 0)"),
     "a zero byte in the body": (manifest(doc(body="a\0b")), "it contains NUL bytes"),
     "no frontmatter": (manifest("# Title\n"), "SKILL.md: no frontmatter at the start"),
-    "frontmatter not closed": (manifest(f"---\n{HEAD}\n# Title\n"), "SKILL.md: the frontmatter is not closed"),
-    "empty frontmatter": (manifest("---\n---\nBody\n"), "the frontmatter is not a list of `field: value` lines"),
-    "frontmatter a list": (manifest(doc("- a\n- b\n")), "the frontmatter is not a list of `field: value` lines"),
+    "frontmatter not closed": (
+        manifest(f"---\n{HEAD}\n# Title\n"),
+        "SKILL.md: the frontmatter is not closed",
+    ),
+    "empty frontmatter": (
+        manifest("---\n---\nBody\n"),
+        "the frontmatter is not a list of `field: value` lines",
+    ),
+    "frontmatter a list": (
+        manifest(doc("- a\n- b\n")),
+        "the frontmatter is not a list of `field: value` lines",
+    ),
     "broken YAML": (manifest(doc("name: [greeter\n")), "SKILL.md: line 3: not valid YAML: "),
-    "tabs for spaces": (manifest(doc(HEAD + "metadata:\n\ta: b\n")), "SKILL.md: line 5: not valid YAML: "),
-    "a quote left open": (manifest(doc("name: greeter\ndescription: 'x\n")), "not valid YAML: found unexpected end"),
+    "tabs for spaces": (
+        manifest(doc(HEAD + "metadata:\n\ta: b\n")),
+        "SKILL.md: line 5: not valid YAML: ",
+    ),
+    "a quote left open": (
+        manifest(doc("name: greeter\ndescription: 'x\n")),
+        "not valid YAML: found unexpected end",
+    ),
     "no description": (manifest(doc("name: greeter\n")), "SKILL.md: no description"),
     "an anchor that refers to itself": (
         manifest(doc(HEAD + "metadata: &m\n  again: *m\n")),
         ": nested more than 20 levels deep, or refers to itself",
     ),
-    "an unknown alias": (manifest(doc(HEAD + "license: *x\n")), "not valid YAML: found undefined alias 'x'"),
+    "an unknown alias": (
+        manifest(doc(HEAD + "license: *x\n")),
+        "not valid YAML: found undefined alias 'x'",
+    ),
     "a billion laughs": (manifest(doc(HEAD + LAUGHS)), "expands to more than 10,000 values"),
     "nested a thousand deep": (
         manifest(doc(HEAD + "metadata: " + "[" * 1000 + "\n")),
@@ -139,7 +172,9 @@ SKILLS: dict[str, Kind] = {
 
 
 @pytest.mark.parametrize("kind", SKILLS)
-def test_a_malformed_skill_is_one_message(upskill: Upskill, skill: Path, model: str, kind: str) -> None:
+def test_a_malformed_skill_is_one_message(
+    upskill: Upskill, skill: Path, model: str, kind: str
+) -> None:
     build, words = SKILLS[kind]
     build(skill)
     one_message(upskill("eval", skill.name, "-m", model), words)
@@ -150,7 +185,9 @@ def test_a_malformed_skill_is_one_message(upskill: Upskill, skill: Path, model: 
 def test_an_unreadable_file_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
     (skill / "secret.md").write_text("x")
     (skill / "secret.md").chmod(0)
-    one_message(upskill("eval", skill.name, "-m", model), "secret.md: cannot be read: Permission denied")
+    one_message(
+        upskill("eval", skill.name, "-m", model), "secret.md: cannot be read: Permission denied"
+    )
 
 
 # Suites.
@@ -175,8 +212,16 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "no JSON": ("s.json", "{hello}", "s.json: line 1: not valid JSON: "),
     "JSON cut off": ("s.json", json.dumps(SUITE)[:-10], "s.json: line 1: not valid JSON: "),
     "broken YAML": ("s.yaml", "cases:\n  - prompt: 'x\n", "s.yaml: line 3: not valid YAML: "),
-    "tabs in YAML": ("s.yaml", "cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
-    "a key twice in JSON": ("s.json", '{"cases": [], "cases": []}', "duplicate field 'cases' in one object"),
+    "tabs in YAML": (
+        "s.yaml",
+        "cases:\n\t- prompt: x\n",
+        "s.yaml: line 2: not valid YAML: found character '\\t'",
+    ),
+    "a key twice in JSON": (
+        "s.json",
+        '{"cases": [], "cases": []}',
+        "duplicate field 'cases' in one object",
+    ),
     "a key twice in YAML": (
         "s.yaml",
         "cases: []\ncases: []\n",
@@ -195,23 +240,71 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
         f"cases:\n  - prompt: {'[' * 3000}",
         "s.yaml: line 2: not valid YAML: nested more than 100 levels deep",
     ),
-    "a bare carriage return": ("s.csv", "prompt,expected\nSay\rhi,hi\n", "line 2: not valid CSV: a carriage return is"),
+    "a bare carriage return": (
+        "s.csv",
+        "prompt,expected\nSay\rhi,hi\n",
+        "line 2: not valid CSV: a carriage return is",
+    ),
     "text": ("s.json", '"hello"', "s.json: not a suite"),
     "an empty file": ("s.yaml", "", "s.yaml: not a suite"),
     "an empty list": ("s.json", [], "s.json: no cases"),
-    "cases is a mapping": ("s.json", {"cases": {"a": CASE}}, "s.json: cases is not a list of cases"),
+    "cases is a mapping": (
+        "s.json",
+        {"cases": {"a": CASE}},
+        "s.json: cases is not a list of cases",
+    ),
     "a case is text": ("s.json", ["hello"], "s.json: case 1: expected a case, got 'hello'"),
-    "the prompt is a number": ("s.json", [CASE | {"prompt": 5}], "prompt: Input should be a valid string, not 5"),
-    "the prompt is empty": ("s.json", [CASE | {"prompt": ""}], "s.json: case 1 ('one'): the prompt is empty"),
-    "the prompt is half a character": ("s.json", [CASE | {"prompt": "\ud800"}], "unpaired surrogate"),
-    "no prompt": ("s.json", [{"id": "a", "checks": [{"contains": "x"}]}], "s.json: case 1 ('a'): no prompt"),
-    "an unknown field": ("s.json", [CASE | {"promt": "x"}], "case 1 ('one'): unknown field 'promt'"),
-    "a path out": ("s.json", [CASE | {"files": {"../../x": "y"}}], "'../../x' is not a path inside the workspace"),
-    "a listed file that is missing": ("s.json", [CASE | {"files": ["no.txt"]}], "file 'no.txt' not found"),
+    "the prompt is a number": (
+        "s.json",
+        [CASE | {"prompt": 5}],
+        "prompt: Input should be a valid string, not 5",
+    ),
+    "the prompt is empty": (
+        "s.json",
+        [CASE | {"prompt": ""}],
+        "s.json: case 1 ('one'): the prompt is empty",
+    ),
+    "the prompt is half a character": (
+        "s.json",
+        [CASE | {"prompt": "\ud800"}],
+        "unpaired surrogate",
+    ),
+    "no prompt": (
+        "s.json",
+        [{"id": "a", "checks": [{"contains": "x"}]}],
+        "s.json: case 1 ('a'): no prompt",
+    ),
+    "an unknown field": (
+        "s.json",
+        [CASE | {"promt": "x"}],
+        "case 1 ('one'): unknown field 'promt'",
+    ),
+    "a path out": (
+        "s.json",
+        [CASE | {"files": {"../../x": "y"}}],
+        "'../../x' is not a path inside the workspace",
+    ),
+    "a listed file that is missing": (
+        "s.json",
+        [CASE | {"files": ["no.txt"]}],
+        "file 'no.txt' not found",
+    ),
     "no checks": ("s.json", [{"id": "a", "prompt": "x"}], "s.json: case 1 ('a'): no checks"),
-    "an empty contains": ("s.json", [CASE | {"checks": [{"contains": ""}]}], "contains.text: empty"),
-    "an empty expectation": ("s.json", [{"input": "x", "expected": {"contains": []}}], "expected.contains is empty"),
-    "an unknown check": ("s.json", [CASE | {"checks": [{"contain": "x"}]}], "no check named 'contain'"),
+    "an empty contains": (
+        "s.json",
+        [CASE | {"checks": [{"contains": ""}]}],
+        "contains.text: empty",
+    ),
+    "an empty expectation": (
+        "s.json",
+        [{"input": "x", "expected": {"contains": []}}],
+        "expected.contains is empty",
+    ),
+    "an unknown check": (
+        "s.json",
+        [CASE | {"checks": [{"contain": "x"}]}],
+        "no check named 'contain'",
+    ),
     "a bad regular expression": (
         "s.json",
         [CASE | {"checks": [{"regex": "("}]}],
@@ -222,9 +315,17 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
         [CASE | {"checks": [{"json_schema": {"type": 5}}]}],
         "not a valid JSON Schema: 5 is not valid",
     ),
-    "a negative length": ("s.json", [CASE | {"checks": [{"max_length": -5}]}], "greater than or equal to 1, not -5"),
+    "a negative length": (
+        "s.json",
+        [CASE | {"checks": [{"max_length": -5}]}],
+        "greater than or equal to 1, not -5",
+    ),
     "the same id twice": ("s.json", [CASE, CASE], "s.json: cases 1 and 2 have the same id 'one'"),
-    "held_out is text": ("s.json", [CASE | {"held_out": "no"}], "held_out: Input should be a valid boolean, not 'no'"),
+    "held_out is text": (
+        "s.json",
+        [CASE | {"held_out": "no"}],
+        "held_out: Input should be a valid boolean, not 'no'",
+    ),
     "binary": ("s.json", b"\x89PNG\r\n\x1a\n\xff", "s.json: not UTF-8 text (byte 0)"),
     "UTF-16": ("s.json", json.dumps(SUITE).encode("utf-16"), "s.json: not UTF-8 text (byte 0)"),
     "missing": ("s.json", None, "s.json: No such file or directory"),
@@ -233,7 +334,9 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
 
 
 @pytest.mark.parametrize("kind", SUITES)
-def test_a_malformed_suite_is_one_message(upskill: Upskill, skill: Path, model: str, kind: str) -> None:
+def test_a_malformed_suite_is_one_message(
+    upskill: Upskill, skill: Path, model: str, kind: str
+) -> None:
     name, said, words = SUITES[kind]
     if said is not None:
         text = said if isinstance(said, bytes | str) else json.dumps(said)
@@ -252,12 +355,16 @@ def test_a_skill_without_a_suite_is_one_message(upskill: Upskill, skill: Path, m
     one_message(upskill("eval", skill.name, "-m", model), "greeter: no test cases")
 
 
-def test_a_malformed_suite_inside_a_skill_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
+def test_a_malformed_suite_inside_a_skill_is_one_message(
+    upskill: Upskill, skill: Path, model: str
+) -> None:
     (skill / "evals" / "suite.json").write_text("{")
     one_message(upskill("eval", skill.name, "-m", model), "suite.json: line 1: not valid JSON")
     (skill / "evals" / "suite.json").unlink()
     (skill / "skill_meta.json").write_text('{"tests": "none"}')
-    one_message(upskill("eval", skill.name, "-m", model), "skill_meta.json: tests is not a list of cases")
+    one_message(
+        upskill("eval", skill.name, "-m", model), "skill_meta.json: tests is not a list of cases"
+    )
 
 
 # Settings, models and options.
@@ -294,8 +401,14 @@ SCRIPTS = {
     "unknown field": ("- anser: x", "rule 1: anser: Extra inputs are not permitted"),
     "a number": ("- answer: x\n- answer: 5", "rule 2: answer: Input should be a valid string"),
     "a rule that is text": ("- hello", "rule 1: "),
-    "a rule without an answer": ("- when: x", "rule 1: needs `answer`, `answers`, `calls`, `turns`, `stop` or `error`"),
-    "a bad pattern": ("- {match: '(', answer: x}", "rule 1: match: '(' is not a valid regular expression: missing )"),
+    "a rule without an answer": (
+        "- when: x",
+        "rule 1: needs `answer`, `answers`, `calls`, `turns`, `stop` or `error`",
+    ),
+    "a bad pattern": (
+        "- {match: '(', answer: x}",
+        "rule 1: match: '(' is not a valid regular expression: missing )",
+    ),
     "nested without end": ("[" * 1000, ": nested more than 100 levels deep"),
 }
 
@@ -329,7 +442,9 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_an_option_that_makes_no_sense_is_one_message(upskill: Upskill, skill: Path, model: str, options: str) -> None:
+def test_an_option_that_makes_no_sense_is_one_message(
+    upskill: Upskill, skill: Path, model: str, options: str
+) -> None:
     one_message(upskill("eval", skill.name, "-m", model, *options.split()), OPTIONS[options])
 
 
@@ -352,9 +467,14 @@ def test_a_command_that_makes_no_sense_is_one_message(
 
 
 def test_a_path_that_cannot_be_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
-    one_message(upskill("eval", f"{'x' * 300}/SKILL.md", "-m", model), "SKILL.md: File name too long")
+    one_message(
+        upskill("eval", f"{'x' * 300}/SKILL.md", "-m", model), "SKILL.md: File name too long"
+    )
     one_message(upskill("eval", "x" * 300, "-m", model), "xxx: no such folder")
-    one_message(upskill("eval", "greeter/SKILL.md/SKILL.md", "-m", model), "greeter/SKILL.md/SKILL.md: no such folder")
+    one_message(
+        upskill("eval", "greeter/SKILL.md/SKILL.md", "-m", model),
+        "greeter/SKILL.md/SKILL.md: no such folder",
+    )
 
 
 def test_a_process_of_its_own_says_the_same(home: Path, skill: Path, model: str) -> None:
@@ -362,7 +482,9 @@ def test_a_process_of_its_own_says_the_same(home: Path, skill: Path, model: str)
     one_message(spawn("eval", skill.name, "-m", model), "SKILL.md: not UTF-8 text (byte 0)")
 
 
-def test_validate_says_the_same_of_a_skill_that_does_not_load(upskill: Upskill, skill: Path) -> None:
+def test_validate_says_the_same_of_a_skill_that_does_not_load(
+    upskill: Upskill, skill: Path
+) -> None:
     (skill / "SKILL.md").write_text("no frontmatter")
     done = upskill("validate", skill.name)
     assert (done.code, done.err) == (2, "")
@@ -377,13 +499,18 @@ USABLE: dict[str, tuple[str, bytes]] = {
     "Cyrillic": ("привет", doc("name: привет\ndescription: d\n", BODY).encode()),
     "emoji": ("👋", doc("name: 👋\ndescription: d\n", BODY).encode()),
     "spaces": ("my skill", doc("name: my skill\ndescription: d\n", BODY).encode()),
-    "flow style": ("greeter", doc("{name: greeter, description: d, metadata: {a: [1]}}\n", BODY).encode()),
+    "flow style": (
+        "greeter",
+        doc("{name: greeter, description: d, metadata: {a: [1]}}\n", BODY).encode(),
+    ),
     "a link inside": ("greeter", doc(body=BODY).encode()),
 }
 
 
 @pytest.mark.parametrize("kind", USABLE)
-def test_a_skill_that_a_client_would_load_works(upskill: Upskill, home: Path, model: str, kind: str) -> None:
+def test_a_skill_that_a_client_would_load_works(
+    upskill: Upskill, home: Path, model: str, kind: str
+) -> None:
     name, data = USABLE[kind]
     folder = write_skill(home / name)
     (folder / "SKILL.md").write_bytes(data)
@@ -399,9 +526,13 @@ def test_a_skill_that_a_client_would_load_works(upskill: Upskill, home: Path, mo
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_suite_from_another_system_works(upskill: Upskill, skill: Path, model: str, end: str, mark: str) -> None:
+def test_a_suite_from_another_system_works(
+    upskill: Upskill, skill: Path, model: str, end: str, mark: str
+) -> None:
     text = json.dumps(SUITE, indent=1).replace("\n", end)
     Path("s.json").write_bytes((mark + text).encode())
-    Path("s.yaml").write_bytes((mark + f"- id: one{end}  prompt: 问候{end}  checks: [contains: ahoy]{end}").encode())
+    Path("s.yaml").write_bytes(
+        (mark + f"- id: one{end}  prompt: 问候{end}  checks: [contains: ahoy]{end}").encode()
+    )
     for name in ("s.json", "s.yaml"):
         assert upskill("eval", skill.name, "-t", name, "-m", model, "-q").code == 0

@@ -70,7 +70,14 @@ def test_every_piece_has_an_id_of_its_kind(home: Path) -> None:
 def test_a_tool_is_read_however_its_file_is_written(home: Path) -> None:
     """Defect 16: a tool that is named reaches the teacher."""
     for number, said in enumerate(
-        (TOOL, [TOOL], {"tools": [TOOL]}, {"result": {"tools": [TOOL]}}, {"function": TOOL}, [{"function": TOOL}]),
+        (
+            TOOL,
+            [TOOL],
+            {"tools": [TOOL]},
+            {"result": {"tools": [TOOL]}},
+            {"function": TOOL},
+            [{"function": TOOL}],
+        ),
         start=1,
     ):
         (home / f"{number}.json").write_text(json.dumps(said))
@@ -87,11 +94,22 @@ def test_it_is_said_how_many_tools_and_examples_were_read_and_what_is_missing(ho
     page = {"tools": [TOOL, {"name": "other"}, {"title": "no name"}, "send"], "nextCursor": "p2"}
     (home / "page.json").write_text(json.dumps(page))
     (home / "reply.json").write_text(json.dumps({"result": page}))
-    (home / "tools.json").write_text(json.dumps({"tools": [TOOL, {"name": "other"}], "nextCursor": ""}))
-    tools = [read_tools(name) for name in ("tools.json#send_word", "tools.json", "page.json", "reply.json")]
+    (home / "tools.json").write_text(
+        json.dumps({"tools": [TOOL, {"name": "other"}], "nextCursor": ""})
+    )
+    tools = [
+        read_tools(name)
+        for name in ("tools.json#send_word", "tools.json", "page.json", "reply.json")
+    ]
     material = gather("send words", examples=["a -> b"], tools=tools)
-    missing = "2 of 4 tools; left out: 2 without a name; the list is incomplete (it has a nextCursor)"
-    assert material.sources[:3] == ("-e: 1 example", "tools.json: 1 of 2 tools", "tools.json: 2 of 2 tools")
+    missing = (
+        "2 of 4 tools; left out: 2 without a name; the list is incomplete (it has a nextCursor)"
+    )
+    assert material.sources[:3] == (
+        "-e: 1 example",
+        "tools.json: 1 of 2 tools",
+        "tools.json: 2 of 2 tools",
+    )
     assert [about.split(": add")[0] for about in material.sources[3:]] == [
         f"page.json: {missing}",
         f"reply.json: {missing}",
@@ -119,9 +137,16 @@ def test_a_name_leads_to_a_skill_a_trace_or_a_document(home: Path) -> None:
 def test_secrets_are_taken_out_before_a_piece_exists(home: Path) -> None:
     key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
     (home / "notes.md").write_text(f"The key is {key}.\n")
-    trace = Trace((Step("user", f"use {key}"), Step("tool", tool="bash", arguments={"command": f"curl -H {key}"})))
+    trace = Trace(
+        (
+            Step("user", f"use {key}"),
+            Step("tool", tool="bash", arguments={"command": f"curl -H {key}"}),
+        )
+    )
     material = gather(f"call it with {key}", examples=[f"a -> {key}"], sources=["notes.md", trace])
-    everything = material.task + material.quoted() + repr(material.excerpts()) + repr(material.traces)
+    everything = (
+        material.task + material.quoted() + repr(material.excerpts()) + repr(material.traces)
+    )
     assert key not in everything
     assert sum(material.redacted.values()) >= 4
 
@@ -139,13 +164,18 @@ def test_nothing_inside_can_end_the_quotation() -> None:
     assert again.splitlines()[0] != first
 
 
-def test_every_source_is_told_with_how_it_was_read_and_how_much_of_it_a_teacher_sees(home: Path) -> None:
+def test_every_source_is_told_with_how_it_was_read_and_how_much_of_it_a_teacher_sees(
+    home: Path,
+) -> None:
     Skill.new("greeter", "Greets.", "Say ahoy.").save(home / "greeter")
     page = "# Deploying\n\n$ tern deploy\n\nThis prints the region.\n\n$ tern check\n\nThen wait.\n"
     (home / "guide.md").write_text(page)
     (home / "noted.md").write_text(f"<!-- hidden -->{page}")
     (home / "talk.md").write_text(f"User: deploy it\n\nAssistant: done\n\n{page}")
-    material = gather("deploy", sources=["guide.md", "noted.md", "talk.md", "trace:guide.md", "doc:talk.md", "greeter"])
+    material = gather(
+        "deploy",
+        sources=["guide.md", "noted.md", "talk.md", "trace:guide.md", "doc:talk.md", "greeter"],
+    )
     size = len(page)
     assert material.sources[:2] == (
         f"guide.md: document, {size} of {size} characters",
@@ -161,14 +191,18 @@ def test_every_source_is_told_with_how_it_was_read_and_how_much_of_it_a_teacher_
     assert guide.startswith("guide.md: trace (markdown), undated ")
     assert guide.endswith("; skipped in the file: 1 line before the first speaker")
     shown = "\n\n".join(
-        piece.text for piece in material.pieces if piece.source == "guide.md" and piece.kind == "document"
+        piece.text
+        for piece in material.pieces
+        if piece.source == "guide.md" and piece.kind == "document"
     )
     assert shown == page.strip()
 
 
 def test_noise_is_left_out_of_what_a_teacher_sees_and_counted() -> None:
     def ran(command: str, output: str, status: Status = "ok") -> Step:
-        return Step("tool", tool="Bash", arguments={"command": command}, output=output, status=status)
+        return Step(
+            "tool", tool="Bash", arguments={"command": command}, output=output, status=status
+        )
 
     reminder = "<system-reminder>\nMind your todo list.\n</system-reminder>"
     trace = Trace(
@@ -212,7 +246,9 @@ def talk(started: str, request: str) -> str:
     return "\n".join(json.dumps(row) for row in (head, {"type": "response_item", "payload": said}))
 
 
-def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_counted(home: Path) -> None:
+def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_counted(
+    home: Path,
+) -> None:
     folder = home / "kit"
     (folder / "deep" / ".git").mkdir(parents=True)
     (folder / "b.md").write_text("Second.\n")
@@ -223,7 +259,9 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
     (folder / "2.jsonl").write_text(talk("2026-03-01T10:00:00Z", "The earlier one."))
     (folder / "3" / "subagents").mkdir(parents=True)
     (folder / "3.jsonl").write_text(talk("2026-04-01T10:00:00Z", "The middle one."))
-    (folder / "3" / "subagents" / "agent-1.jsonl").write_text(talk("2026-04-01T10:01:00Z", "Never on its own."))
+    (folder / "3" / "subagents" / "agent-1.jsonl").write_text(
+        talk("2026-04-01T10:01:00Z", "Never on its own.")
+    )
     (folder / ".hidden.md").write_text("Hidden.\n")
     (folder / "picture.png").write_bytes(b"\x89PNG\0\xff")
     (folder / "empty.md").write_text("")
@@ -235,7 +273,11 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
     assert [piece.source for piece in material.pieces if piece.kind == "document"] == [
         *("a.txt", "b.md", "SKILL.md", "pairs.json")
     ]
-    assert [trace.goal for trace in material.traces] == ["The earlier one.", "The middle one.", "The later one."]
+    assert [trace.goal for trace in material.traces] == [
+        "The earlier one.",
+        "The middle one.",
+        "The later one.",
+    ]
     assert material.sources[0].startswith(
         "kit: folder, 4 documents and 3 sessions; left out: 1 binary, 1 empty, 2 hidden, 1 linked, 1 not understood,"
         " 1 too large, 1 unreadable (kit/goose.jsonl: not in any known trace format: it looks like a file from Goose"
@@ -261,15 +303,23 @@ def test_a_session_that_cannot_be_read_is_not_taken_for_a_document(home: Path) -
 def test_what_the_person_said_is_shown_once_however_often_it_was_said() -> None:
     texts = ("Move the grid.", "The build fails.", "Try again.", "The build fails.")
     material = gather("task", sources=[Trace(tuple(Step("user", text) for text in texts))])
-    assert [json.loads(piece.text) for piece in material.pieces] == [{"by": "user", "text": each} for each in texts[:3]]
+    assert [json.loads(piece.text) for piece in material.pieces] == [
+        {"by": "user", "text": each} for each in texts[:3]
+    ]
     assert "left out: 1 repeated message" in material.sources[0]
 
 
 def test_a_second_trace_has_ids_of_its_own() -> None:
-    one, other = Trace((Step("user", "one"),)), Trace((Step("user", "other"),), started="2026-03-02T10:00:00Z")
+    one, other = (
+        Trace((Step("user", "one"),)),
+        Trace((Step("user", "other"),), started="2026-03-02T10:00:00Z"),
+    )
     material = gather("task", sources=[one, other, one])
     assert ids(material) == ["s1", "r2-s1"]
-    assert [trace.goal or trace.steps[0].text for trace in material.traces] == ["other", "one"]  # undated ones last
+    assert [trace.goal or trace.steps[0].text for trace in material.traces] == [
+        "other",
+        "one",
+    ]  # undated ones last
     assert material.sources[2:] == ("session: the same session as another file",)
 
 
@@ -287,12 +337,18 @@ def test_chunks_lose_nothing_and_fit(texts: list[str], room: int) -> None:
 def test_a_piece_that_is_too_large_is_cut_and_nothing_of_it_is_lost(text: str) -> None:
     found = [piece for group in chunks([Piece("s1", "step", text)], 300) for piece in group]
     assert {piece.id for piece in found} == {"s1"}
-    told = "".join(piece.text.partition(") ")[2] if piece.text.startswith("(part ") else piece.text for piece in found)
+    told = "".join(
+        piece.text.partition(") ")[2] if piece.text.startswith("(part ") else piece.text
+        for piece in found
+    )
     assert told == text
 
 
 def test_notes_are_cited_by_what_stands_behind_them() -> None:
-    material = Material("task", (Piece("n1", "note", "a fact", based_on=("s3", "s9")), Piece("d1", "document", "text")))
+    material = Material(
+        "task",
+        (Piece("n1", "note", "a fact", based_on=("s3", "s9")), Piece("d1", "document", "text")),
+    )
     assert material.resolve_citations(["n1", "d1", "own", "zz", "s3"]) == ("s3", "s9", "d1", "own")
 
 
@@ -350,7 +406,11 @@ def test_a_running_server_is_asked_for_its_tools_and_none_is_called(home: Path) 
     (home / "server.py").write_text(SERVER)
     tools = read_tools(f"mcp:{sys.executable} server.py chatty")
     (first, source), (second, _) = tools.schemas
-    assert (first["name"], first["description"], second["name"]) == ("send_word", "Sends a word.", "second")
+    assert (first["name"], first["description"], second["name"]) == (
+        "send_word",
+        "Sends a word.",
+        "second",
+    )
     assert set(first["inputSchema"]["properties"]) == {"word", "loud"}
     assert first["inputSchema"]["required"] == ["word"]
     assert source.endswith("chatty#send_word")
@@ -363,7 +423,10 @@ def test_a_server_tells_all_its_pages_and_has_the_environment_of_the_person(
 ) -> None:
     (home / "pages.py").write_text(PAGES)
     monkeypatch.setenv("HARBOUR", "south")
-    tools = [(tool["name"], tool["description"]) for tool, _ in read_tools(f"mcp:{sys.executable} pages.py 3").schemas]
+    tools = [
+        (tool["name"], tool["description"])
+        for tool, _ in read_tools(f"mcp:{sys.executable} pages.py 3").schemas
+    ]
     assert tools == [(f"tool-{page}", "south") for page in (1, 2, 3)]
     with pytest.raises(UsageError, match="never stops listing tools"):
         read_tools(f"mcp:{sys.executable} pages.py 0")
@@ -385,7 +448,9 @@ async def test_a_server_is_asked_while_the_event_loop_goes_on(home: Path) -> Non
     """It answers only after another task of the loop has run."""
     wait = "import pathlib, time\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.01)\n"
     (home / "server.py").write_text(wait + SERVER)
-    options = GenerateOptions(task="send", teacher="scripted:none.json", tools=(f"mcp:{sys.executable} server.py",))
+    options = GenerateOptions(
+        task="send", teacher="scripted:none.json", tools=(f"mcp:{sys.executable} server.py",)
+    )
 
     async def go() -> None:
         (home / "go").touch()
@@ -404,7 +469,9 @@ def harbour() -> Generator[str]:
         raise AssertionError("no tool is called")
 
     server.add_tool(send_word)
-    listening = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), port=0, log_level="error"))
+    listening = uvicorn.Server(
+        uvicorn.Config(server.streamable_http_app(), port=0, log_level="error")
+    )
     thread = threading.Thread(target=listening.run)
     thread.start()
     try:
@@ -431,7 +498,9 @@ def test_a_server_on_the_web_is_asked_the_same_way() -> None:
         read_tools(url)
 
 
-def test_without_the_package_the_command_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_command_that_installs_it_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(UsageError, match="needs the `mcp` package") as missing:
         read_tools("mcp:server")
@@ -441,7 +510,8 @@ def test_without_the_package_the_command_that_installs_it_is_said(monkeypatch: p
 def test_generate_redacts_in_a_session_what_trace_show_redacts(tmp_path: Path) -> None:
     session = tmp_path / "session.md"
     session.write_text(
-        "> set it up\n\n⏺ Update(a.yml)\n  ⎿  - DB_PASSWORD=pass\n     - net\n\n⏺ Done.\n", encoding="utf-8"
+        "> set it up\n\n⏺ Update(a.yml)\n  ⎿  - DB_PASSWORD=pass\n     - net\n\n⏺ Done.\n",
+        encoding="utf-8",
     )
     material = gather("Set it up.", sources=[session])
     assert material.redacted == redact_trace(read_trace(session)).counts == {}

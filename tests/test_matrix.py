@@ -19,7 +19,9 @@ from upskill.experiments.shadowing import Asked, Names, Shadowing
 from upskill.skills import load_skills
 
 SKILLS = tuple("abcdefgh")
-Effect = Mapping[tuple[str, str], float]  # of a skill's requests, the share that another makes it lose
+Effect = Mapping[
+    tuple[str, str], float
+]  # of a skill's requests, the share that another makes it lose
 
 
 async def find(
@@ -35,14 +37,19 @@ async def find(
     """`opens`: the other is opened instead; otherwise nothing is. With `crowd` others, `instead` is opened for `a`."""
     chance = random.Random(seed)
 
-    async def measure(skill: str, others: Names, queries: Sequence[str], seeds: range) -> list[Asked]:
+    async def measure(
+        skill: str, others: Names, queries: Sequence[str], seeds: range
+    ) -> list[Asked]:
         def answer(query: str) -> tuple[str, ...]:
             if chance.random() < noise:
                 return tuple(chance.sample(sorted(others), 1)) if others else ()
             if skill == "a" and len(others) >= crowd:
                 return instead
             for other in sorted(others):
-                if int(query[1:]) < 6 * effects.get((skill, other), 0.0) and chance.random() < often:
+                if (
+                    int(query[1:]) < 6 * effects.get((skill, other), 0.0)
+                    and chance.random() < often
+                ):
                     return (other,) if opens else ()
             return (skill,)
 
@@ -64,7 +71,9 @@ def test_who_takes_requests_is_found_and_nobody_else_is_accused(opens: bool) -> 
 
 
 def test_nobody_is_accused_if_nobody_takes_anything() -> None:
-    assert not any([*asyncio.run(find({}, seed, opens=True, noise=0.15)).shown] for seed in range(10))
+    assert not any(
+        [*asyncio.run(find({}, seed, opens=True, noise=0.15)).shown] for seed in range(10)
+    )
 
 
 def test_two_skills_that_take_different_requests_are_both_found() -> None:
@@ -81,7 +90,9 @@ def test_a_skill_that_takes_each_request_now_and_then_is_the_only_one_accused() 
 
 
 @pytest.mark.parametrize("instead", [(), ("b",)])
-def test_a_skill_that_only_many_others_crowd_out_accuses_no_single_one(instead: tuple[str, ...]) -> None:
+def test_a_skill_that_only_many_others_crowd_out_accuses_no_single_one(
+    instead: tuple[str, ...],
+) -> None:
     for seed in range(5):
         (conflict,) = asyncio.run(find({}, seed, opens=False, crowd=7, instead=instead)).shown
         assert conflict.skill == "a"
@@ -91,8 +102,14 @@ def test_a_skill_that_only_many_others_crowd_out_accuses_no_single_one(instead: 
 # The command.
 
 TOPICS = {
-    "ship": ("Ships a release to the cloud. Use when someone ships a release.", ("Ship it now", "Ship release 7")),
-    "deploy": ("Deploys a release to the cloud. Use when someone deploys a release.", ("Deploy it", "Deploy build 9")),
+    "ship": (
+        "Ships a release to the cloud. Use when someone ships a release.",
+        ("Ship it now", "Ship release 7"),
+    ),
+    "deploy": (
+        "Deploys a release to the cloud. Use when someone deploys a release.",
+        ("Deploy it", "Deploy build 9"),
+    ),
     "poems": ("Writes poems. Use when someone wants a poem.", ("Write a poem", "Rhyme on tea")),
     "notes": ("Takes notes.", ()),
 }
@@ -100,7 +117,11 @@ TOPICS = {
 
 def opening(name: str, words: str, beside: str = "") -> dict[str, Any]:
     calls = [{"name": "activate_skill", "arguments": {"name": name}}]
-    return {"match": words, "calls": calls, **({"system": f"<name>{beside}</name>"} if beside else {})}
+    return {
+        "match": words,
+        "calls": calls,
+        **({"system": f"<name>{beside}</name>"} if beside else {}),
+    }
 
 
 @pytest.fixture
@@ -110,7 +131,9 @@ def library(tmp_path: Path) -> Path:
         Skill.new(name, description, f"# {name}\n\nDo it.").save(folder)
         rows = [{"query": query, "should_trigger": True} for query in queries]
         if rows and name != "poems":
-            (folder / "eval_queries.json").write_text(json.dumps([*rows, {"query": "Hi", "should_trigger": False}]))
+            (folder / "eval_queries.json").write_text(
+                json.dumps([*rows, {"query": "Hi", "should_trigger": False}])
+            )
         elif rows:
             cases = [
                 {"id": f"case-{number}", "prompt": query, "checks": [{"contains": "x"}]}
@@ -134,7 +157,9 @@ def student(tmp_path: Path) -> str:
     return write_script(tmp_path / "student.yaml", rules)
 
 
-def test_the_command_names_who_takes_requests_and_what_to_do(upskill: Upskill, library: Path, student: str) -> None:
+def test_the_command_names_who_takes_requests_and_what_to_do(
+    upskill: Upskill, library: Path, student: str
+) -> None:
     done = upskill("matrix", library, "-m", student, "--report", "map.svg")
     assert done.code == 0, done.err
     assert "1 of 3 skills loses requests when all are installed." in done.out
@@ -151,23 +176,35 @@ def test_the_command_names_who_takes_requests_and_what_to_do(upskill: Upskill, l
     again = upskill("matrix", library, "-m", student, "--json", "--report", "map.html")
     (found,) = again.json["students"]
     (conflict,) = found["conflicts"]
-    assert (conflict["skill"], conflict["others"], conflict["advice"]) == ("ship", ["deploy"], "drop")
+    assert (conflict["skill"], conflict["others"], conflict["advice"]) == (
+        "ship",
+        ["deploy"],
+        "drop",
+    )
     assert conflict["requests"] == ["Ship it now", "Ship release 7"]
     assert "Who gets whose requests" in Path("map.html").read_text()
     assert "no runs yet" in upskill("show", "last").err
 
 
-def test_the_same_command_continues_after_a_ceiling(upskill: Upskill, library: Path, student: str) -> None:
+def test_the_same_command_continues_after_a_ceiling(
+    upskill: Upskill, library: Path, student: str
+) -> None:
     short = upskill("matrix", library, "-m", student, "--set", "max_calls=20")
     assert "Not finished" in short.out
     assert "0%" not in short.out.replace("100%", "")  # what was not run is a dash
-    rest = upskill("matrix", library, "-m", student, "--set", "max_calls=150")  # the whole takes more
+    rest = upskill(
+        "matrix", library, "-m", student, "--set", "max_calls=150"
+    )  # the whole takes more
     assert "1 of 3 skills loses requests" in rest.out
 
 
-def test_a_note_about_the_skills_is_shown_once_for_all_students(upskill: Upskill, library: Path, student: str) -> None:
+def test_a_note_about_the_skills_is_shown_once_for_all_students(
+    upskill: Upskill, library: Path, student: str
+) -> None:
     other = write_script(library.parent / "other.yaml", [{"answer": "Done."}])
-    done = upskill("matrix", library, "-m", student, "-m", other, "--repeats", "1", "--report", "map.html")
+    done = upskill(
+        "matrix", library, "-m", student, "-m", other, "--repeats", "1", "--report", "map.html"
+    )
     for shown in (done.out, Path("map.html").read_text()):
         assert shown.count("prompts from the suite are used: poems") == 1
 
@@ -188,7 +225,10 @@ def test_skills_that_take_from_each_other_are_to_be_merged(library: Path, tmp_pa
     ]
     student = write_script(tmp_path / "student.yaml", rules)
     (found,) = asyncio.run(matrix(load_skills([library]), [student]))
-    assert [(each.skill, *each.others) for each in found.conflicts] == [("deploy", "ship"), ("ship", "deploy")]
+    assert [(each.skill, *each.others) for each in found.conflicts] == [
+        ("deploy", "ship"),
+        ("ship", "deploy"),
+    ]
     assert {found.advice(each).kind for each in found.conflicts} == {"merge"}
 
 
@@ -199,7 +239,9 @@ def test_one_that_takes_some_requests_is_to_be_reworded(library: Path, tmp_path:
         opening("deploy", "^Deploy"),
         opening("poems", "poem|Rhyme"),
     ]
-    (found,) = asyncio.run(matrix(load_skills([library]), [write_script(tmp_path / "student.yaml", rules)]))
+    (found,) = asyncio.run(
+        matrix(load_skills([library]), [write_script(tmp_path / "student.yaml", rules)])
+    )
     (conflict,) = found.conflicts
     assert found.advice(conflict).kind == "reword"
     assert {"cloud", "release"} <= set(found.shared_words(conflict))
@@ -210,8 +252,12 @@ def test_a_skill_that_a_full_catalog_leaves_out_is_crowded_out(tmp_path: Path) -
         description = f"Does thing {number}. ".ljust(1000, "x") * 3
         folder = tmp_path / "skills" / f"skill-{number}"
         Skill.new(f"skill-{number}", description, "# Do it").save(folder)
-        (folder / "eval_queries.json").write_text(json.dumps([{"query": f"Do {number}", "should_trigger": True}]))
-    rules = [opening(f"skill-{number}", f"^Do {number}", beside=f"skill-{number}") for number in range(5)]
+        (folder / "eval_queries.json").write_text(
+            json.dumps([{"query": f"Do {number}", "should_trigger": True}])
+        )
+    rules = [
+        opening(f"skill-{number}", f"^Do {number}", beside=f"skill-{number}") for number in range(5)
+    ]
     student = write_script(tmp_path / "student.yaml", [*rules, {"answer": "Done."}])
     skills = load_skills([tmp_path / "skills"])
     (whole,) = asyncio.run(matrix(skills, [student]))
@@ -222,7 +268,9 @@ def test_a_skill_that_a_full_catalog_leaves_out_is_crowded_out(tmp_path: Path) -
     assert cut.advice(conflict).words.startswith("The catalog of GitHub Copilot leaves it out")
 
 
-def test_a_student_that_errors_accuses_nobody(upskill: Upskill, library: Path, tmp_path: Path) -> None:
+def test_a_student_that_errors_accuses_nobody(
+    upskill: Upskill, library: Path, tmp_path: Path
+) -> None:
     student = write_script(tmp_path / "student.yaml", [{"error": "out of order"}])
     done = upskill("matrix", library, "-m", student)
     assert (done.code, done.out) == (3, "")
@@ -230,7 +278,9 @@ def test_a_student_that_errors_accuses_nobody(upskill: Upskill, library: Path, t
     assert "out of order" in done.err
 
 
-def test_what_cannot_be_asked_is_refused_before_anything_runs(upskill: Upskill, library: Path, student: str) -> None:
+def test_what_cannot_be_asked_is_refused_before_anything_runs(
+    upskill: Upskill, library: Path, student: str
+) -> None:
     one = upskill("matrix", library / "ship", "-m", student)
     assert (one.code, "at least two skills" in one.err) == (2, True)
     unknown = upskill("matrix", library, "-m", student, "--catalog", "vim")

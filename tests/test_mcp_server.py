@@ -66,7 +66,9 @@ async def test_an_agent_validates_measures_and_looks(home: Path) -> None:
         assert isinstance(link, ResourceLink)
         assert link.uri == run.uri
         [content] = (await client.read_resource(run.uri)).contents
-        assert content == TextResourceContents(uri=run.uri, mime_type="text/markdown", text=summary.text)
+        assert content == TextResourceContents(
+            uri=run.uri, mime_type="text/markdown", text=summary.text
+        )
         [document] = (await client.read_resource(f"{run.uri}/json")).contents
         assert isinstance(document, TextResourceContents)
         assert json.loads(document.text)["models"][0]["skill"]["passed"] == 12
@@ -85,13 +87,19 @@ async def test_what_goes_wrong_is_a_tool_error_in_the_words_of_the_command_line(
     async with connected(home) as client:
         for path in ("../outside", str(outside), "link"):
             for tool, argument in (("validate", "path"), ("eval", "skill")):
-                assert f"{path}: outside {home}" in await call(client, tool, fails=True, **{argument: path})
-        assert f"../page.html: outside {home}" in await call(client, "report", fails=True, html="../page.html")
+                assert f"{path}: outside {home}" in await call(
+                    client, tool, fails=True, **{argument: path}
+                )
+        assert f"../page.html: outside {home}" in await call(
+            client, "report", fails=True, html="../page.html"
+        )
         for student, words in (
             ("scripted:/etc/passwd", "/etc/passwd: outside"),
             ("hiaku", "'hiaku' is not a model alias"),
         ):
-            assert words in await call(client, "eval", fails=True, skill="greeter", students=[student])
+            assert words in await call(
+                client, "eval", fails=True, skill="greeter", students=[student]
+            )
         assert "missing: " in await call(client, "eval", fails=True, skill="missing")
         with pytest.raises(MCPError, match="no runs yet"):
             await client.read_resource("upskill://runs/last")
@@ -105,13 +113,17 @@ async def test_an_argument_that_a_tool_does_not_have_is_refused(home: Path) -> N
         page = (REPOSITORY / "docs/how-to/agents-mcp.md").read_text(encoding="utf-8")
         for tool in (await client.list_tools()).tools:
             [row] = [line for line in page.splitlines() if line.startswith(f"| `{tool.name}` |")]
-            assert row.endswith(f"| {', '.join(f'`{name}`' for name in tool.input_schema['properties'])} |")
+            assert row.endswith(
+                f"| {', '.join(f'`{name}`' for name in tool.input_schema['properties'])} |"
+            )
     assert not (home / "runs").exists()
 
 
 async def test_a_run_above_the_limit_needs_a_ceiling(home: Path) -> None:
     write_skill(home / "greeter")
-    (home / "upskill.config.yaml").write_text("confirm_above: 0\nprices: {dear: {input: 900, output: 900}}\n")
+    (home / "upskill.config.yaml").write_text(
+        "confirm_above: 0\nprices: {dear: {input: 900, output: 900}}\n"
+    )
     async with connected(home) as client:
         text = await call(client, "eval", fails=True, skill="greeter", students=["ollama:dear"])
         assert "Ask the user, then pass max_cost." in text
@@ -130,7 +142,10 @@ async def test_a_cancelled_eval_keeps_its_trials_and_the_server_goes_on(home: Pa
             with anyio.CancelScope() as scope:
 
                 async def note(
-                    progress: float, total: float | None, message: str | None, scope: anyio.CancelScope = scope
+                    progress: float,
+                    total: float | None,
+                    message: str | None,
+                    scope: anyio.CancelScope = scope,
                 ) -> None:
                     seen.append(progress)
                     if progress == 11:  # all but the one that is stuck
@@ -145,7 +160,11 @@ async def test_a_cancelled_eval_keeps_its_trials_and_the_server_goes_on(home: Pa
 def test_nothing_but_the_protocol_goes_to_standard_output(home: Path) -> None:
     write_skill(home / "greeter")
     arguments = {"skill": "greeter", "students": [write_script(home / "helpful.yaml")]}
-    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    about = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
     requests: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": about},
         {"method": "notifications/initialized"},
@@ -154,7 +173,9 @@ def test_nothing_but_the_protocol_goes_to_standard_output(home: Path) -> None:
     with start("mcp", stdin=subprocess.PIPE) as server:
         assert server.stdin
         assert server.stdout
-        server.stdin.writelines(json.dumps({"jsonrpc": "2.0", **request}) + "\n" for request in requests)
+        server.stdin.writelines(
+            json.dumps({"jsonrpc": "2.0", **request}) + "\n" for request in requests
+        )
         server.stdin.flush()
         replies = [json.loads(server.stdout.readline()) for _ in range(2)]
         rest, errors = server.communicate()
@@ -167,5 +188,7 @@ def test_without_the_package_the_command_says_how_to_install_it(home: Path) -> N
     (home / "mcp.py").write_text("raise ImportError", encoding="utf-8")
     done = spawn("mcp", env={**os.environ, "PYTHONPATH": str(home)})
     assert done.code == 2
-    assert done.err.startswith("upskill: `upskill mcp` needs the `mcp` package (2 or newer), which is not installed\n")
+    assert done.err.startswith(
+        "upskill: `upskill mcp` needs the `mcp` package (2 or newer), which is not installed\n"
+    )
     assert "[mcp]" in done.err

@@ -38,7 +38,10 @@ SCRIPT = Address("scripted:x", "scripted", "x")
 ENVIRONMENT = Path(mcp.__file__).resolve().parents[4]  # the virtual environment that has the SDK
 KEY = "sk-loopback-0123456789"
 PASSWORD = "correct-horse-battery"
-HARBOR = {"command": [str(ENVIRONMENT / "bin" / "python"), "harbor.py"], "env": {"PASSWORD": "$HARBOR_PASSWORD"}}
+HARBOR = {
+    "command": [str(ENVIRONMENT / "bin" / "python"), "harbor.py"],
+    "env": {"PASSWORD": "$HARBOR_PASSWORD"},
+}
 FILES = {path.name: path.read_text(encoding="utf-8") for path in FIXTURES.glob("*.py")}
 
 
@@ -70,19 +73,35 @@ def outputs(trace: Trace) -> list[tuple[str, str, str]]:
     return [(step.tool, step.status, step.output) for step in trace.calls]
 
 
-def test_students_call_the_servers_of_a_suite_in_both_arms_and_checks_see_it(upskill: Upskill, home: Path) -> None:
+def test_students_call_the_servers_of_a_suite_in_both_arms_and_checks_see_it(
+    upskill: Upskill, home: Path
+) -> None:
     if not (ENVIRONMENT / "pyvenv.cfg").is_file():
         pytest.skip("the MCP SDK is not in a virtual environment")
     suite = {
         "mcp_servers": {"harbor": HARBOR},
-        "cases": [{"id": "enter", "prompt": "Enter the Beagle.", "files": {"harbor.py": FILES["harbor.py"]}}],
+        "cases": [
+            {
+                "id": "enter",
+                "prompt": "Enter the Beagle.",
+                "files": {"harbor.py": FILES["harbor.py"]},
+            }
+        ],
         "checks": [
-            {"tool_called": {"tool": "harbor__arrive", "arguments": '"ship": "Beagle"', "at_most": 1}},
+            {
+                "tool_called": {
+                    "tool": "harbor__arrive",
+                    "arguments": '"ship": "Beagle"',
+                    "at_most": 1,
+                }
+            },
             {"tool_not_called": "other__arrive"},
             {"file_contains": {"path": "book.txt", "text": "Beagle 3"}},
         ],
     }
-    skill = Skill.new("harbor-rules", "How to enter ships. Use it for ships.", "Enter each ship once.")
+    skill = Skill.new(
+        "harbor-rules", "How to enter ships. Use it for ships.", "Enter each ship once."
+    )
     skill.with_file("evals/suite.json", json.dumps(suite).encode()).save(home / "harbor-rules")
     turns = [
         call("harbor__arrive", ship="Beagle", mast_count=3),
@@ -92,13 +111,29 @@ def test_students_call_the_servers_of_a_suite_in_both_arms_and_checks_see_it(ups
         "Done.",
     ]
     script = write_script(home / "model.yaml", [{"turns": turns}])
-    done = upskill("eval", "harbor-rules", "-m", script, "--agent", "tools", "--sandbox", "bubblewrap", "--json")
+    done = upskill(
+        "eval",
+        "harbor-rules",
+        "-m",
+        script,
+        "--agent",
+        "tools",
+        "--sandbox",
+        "bubblewrap",
+        "--json",
+    )
     assert (done.code, done.json["errors"]) == (0, [])
     trials = upskill("show", "last", "--json").json["trials"]
-    assert [(trial["arm"], trial["outcome"]) for trial in trials] == [("baseline", "passed"), ("skill", "passed")]
+    assert [(trial["arm"], trial["outcome"]) for trial in trials] == [
+        ("baseline", "passed"),
+        ("skill", "passed"),
+    ]
     for trial in trials:
         steps = [step for step in trial["trace"]["steps"] if step["kind"] == "tool"]
-        assert [step["output"] for step in steps[:2]] == ["Beagle is in the book; the password is ***", "1"]
+        assert [step["output"] for step in steps[:2]] == [
+            "Beagle is in the book; the password is ***",
+            "1",
+        ]
         assert (steps[2]["status"], "Beagle cannot sink" in steps[2]["output"]) == ("error", True)
         assert "PASSWORD=***" in steps[3]["output"]
     assert PASSWORD not in json.dumps(trials)
@@ -107,10 +142,20 @@ def test_students_call_the_servers_of_a_suite_in_both_arms_and_checks_see_it(ups
 async def test_two_servers_have_tools_of_the_same_name_and_one_that_ends_is_started_again() -> None:
     servers = {"one": hostile("asks back"), "two": HARBOR}
     trace = await work(
-        servers, call("one__look"), call("two__vanish"), call("two__arrive", ship="Beagle"), call("one__look"), "Done."
+        servers,
+        call("one__look"),
+        call("two__vanish"),
+        call("two__arrive", ship="Beagle"),
+        call("one__look"),
+        "Done.",
     )
     assert [(tool, status) for tool, status, _ in outputs(trace)] == [
-        *(("one__look", "ok"), ("two__vanish", "error"), ("two__arrive", "ok"), ("one__look", "ok")),
+        *(
+            ("one__look", "ok"),
+            ("two__vanish", "error"),
+            ("two__arrive", "ok"),
+            ("one__look", "ok"),
+        ),
     ]
     assert "'two' gave no result: it exited before it answered" in trace.calls[1].output
     assert "not offered here" in trace.calls[0].output
@@ -125,34 +170,55 @@ async def test_what_a_student_does_to_a_server_is_no_error_of_the_trial() -> Non
 
 async def test_a_call_that_a_server_refuses_is_its_answer_and_the_server_goes_on() -> None:
     trace = await work(
-        {"one": hostile("counts")}, call("one__look"), call("one__look", mast=4), call("one__look"), "Done."
+        {"one": hostile("counts")},
+        call("one__look"),
+        call("one__look", mast=4),
+        call("one__look"),
+        "Done.",
     )
     assert outputs(trace) == [
         ("one__look", "ok", "call 1"),
-        ("one__look", "error", "the MCP server 'one' answered with an error: ships have no such mast"),
+        (
+            "one__look",
+            "error",
+            "the MCP server 'one' answered with an error: ships have no such mast",
+        ),
         ("one__look", "ok", "call 3"),
     ]
 
 
 async def test_tools_are_read_from_all_pages() -> None:
-    trace = await work({"one": hostile("lists pages")}, call("one__look1"), call("one__look40"), "Done.")
+    trace = await work(
+        {"one": hostile("lists pages")}, call("one__look1"), call("one__look40"), "Done."
+    )
     assert [step.status for step in trace.calls] == ["ok", "ok"]
 
 
 @pytest.mark.parametrize(
     ("server", "said"),
     [
-        ({"command": ["no-such-program"]}, "'one' did not start: it exited before it answered.*no-such-program"),
-        ({"command": ["sleep", "1000"], "timeout": 1}, "'one' did not start: it did not start within 1 s"),
+        (
+            {"command": ["no-such-program"]},
+            "'one' did not start: it exited before it answered.*no-such-program",
+        ),
+        (
+            {"command": ["sleep", "1000"], "timeout": 1},
+            "'one' did not start: it did not start within 1 s",
+        ),
         ({"command": ["yes"]}, "'one' did not start: it sent more than 4 MiB"),
-        ({"command": ["head", "-c", "9000000", "/dev/zero"]}, "'one' did not start: it sent more than 4 MiB"),
+        (
+            {"command": ["head", "-c", "9000000", "/dev/zero"]},
+            "'one' did not start: it sent more than 4 MiB",
+        ),
         (hostile("lists too much"), "its list of tools is larger than 256 KiB"),
         (hostile("lists twice"), "two tools that would be called 'one__look'"),
         (hostile("lists forever"), "it lists its tools on more than 100 pages"),
         ({"url": "http://127.0.0.1:9/mcp"}, "'one' did not start: it cannot be reached"),
     ],
 )
-async def test_a_server_that_does_not_start_is_an_error_that_names_it(server: dict[str, Any], said: str) -> None:
+async def test_a_server_that_does_not_start_is_an_error_that_names_it(
+    server: dict[str, Any], said: str
+) -> None:
     with pytest.raises(AgentError, match=said):
         await work({"one": server}, "Done.")
 
@@ -160,11 +226,15 @@ async def test_a_server_that_does_not_start_is_an_error_that_names_it(server: di
 async def test_a_server_that_exits_without_reading_is_told_as_such() -> None:
     async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(1)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
         writer.transport.abort()
 
     async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
-        connection = StreamConnection(*await asyncio.open_connection(*server.sockets[0].getsockname()))
+        connection = StreamConnection(
+            *await asyncio.open_connection(*server.sockets[0].getsockname())
+        )
         with pytest.raises(McpError, match="exited"):
             await connection.request("initialize", {})
         connection.close()
@@ -187,8 +257,13 @@ async def test_hostile_answers_are_shortened_escaped_and_bounded_in_time() -> No
 
 
 async def test_models_without_tool_calls_get_the_tools_of_a_server_too() -> None:
-    said = [json.dumps({"call": {"tool": "odd__look"}}), json.dumps({"call": {"tool": "answer", "text": "Done."}})]
-    trace = await work({"odd": hostile("is odd")}, *said, address=Address("command:x", "command", "x"))
+    said = [
+        json.dumps({"call": {"tool": "odd__look"}}),
+        json.dumps({"call": {"tool": "answer", "text": "Done."}}),
+    ]
+    trace = await work(
+        {"odd": hostile("is odd")}, *said, address=Address("command:x", "command", "x")
+    )
     assert (trace.calls[0].status, trace.answer) == ("ok", "Done.")
 
 
@@ -203,7 +278,9 @@ async def test_a_command_reaches_the_hosts_it_declares_and_no_other() -> None:
     ):
         hosts = [f"127.0.0.1:{each.sockets[0].getsockname()[1]}" for each in (there, elsewhere)]
         command = ["/usr/bin/python3", "hostile.py", "goes out", *hosts]
-        trace = await work({"one": {"command": command, "network": hosts[:1]}}, call("one__look"), "Done.")
+        trace = await work(
+            {"one": {"command": command, "network": hosts[:1]}}, call("one__look"), "Done."
+        )
     assert trace.calls[0].output.split("\n") == [
         *("HTTP/1.1 200 Connection established", "", "ahoyHTTP/1.1 403 Forbidden", "", ""),
     ]
@@ -225,19 +302,25 @@ async def test_a_url_is_asked_from_outside_and_its_end_is_an_error_of_the_trial(
         await asyncio.sleep(1000)
         return ""
 
-    http = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="error", timeout_graceful_shutdown=1))
+    http = uvicorn.Server(
+        uvicorn.Config(server.streamable_http_app(), log_level="error", timeout_graceful_shutdown=1)
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(http.serve(sockets=[listener]))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         trace = await work({"wiki": {"url": url}}, call("wiki__look", word="ahoy"), "Done.")
-        with pytest.raises(AgentError, match="'wiki' gave no result: it did not answer within 10 s"):
+        with pytest.raises(
+            AgentError, match="'wiki' gave no result: it did not answer within 10 s"
+        ):
             await work({"wiki": {"url": url, "timeout": 10}}, call("wiki__end"), "Done.")
         http.should_exit = True
         await serving
     assert (trace.calls[0].output, ends) == ("ahoy is a word", [True])
 
 
-async def test_a_stream_of_events_may_stay_open_and_a_refused_call_is_no_error_of_the_trial() -> None:
+async def test_a_stream_of_events_may_stay_open_and_a_refused_call_is_no_error_of_the_trial() -> (
+    None
+):
     closing = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -250,13 +333,17 @@ async def test_a_stream_of_events_may_stay_open_and_a_refused_call_is_no_error_o
         }
         refused = asked["params"].get("arguments")
         outcome = (
-            {"error": {"code": -32602, "message": "no"}} if refused else {"result": results.get(asked["method"], {})}
+            {"error": {"code": -32602, "message": "no"}}
+            if refused
+            else {"result": results.get(asked["method"], {})}
         )
         lines = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome}, indent=1).splitlines()
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await stream.prepare(request)
         await stream.write(
-            b": hello\n\nevent: message\n" + "".join(f"data: {line}\r\n" for line in lines).encode() + b"\r\n"
+            b": hello\n\nevent: message\n"
+            + "".join(f"data: {line}\r\n" for line in lines).encode()
+            + b"\r\n"
         )
         await closing.wait()
         return stream
@@ -268,7 +355,9 @@ async def test_a_stream_of_events_may_stay_open_and_a_refused_call_is_no_error_o
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await web.SockSite(runner, listener).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        trace = await work({"wiki": {"url": url}}, call("wiki__look"), call("wiki__look", word="x"), "Done.")
+        trace = await work(
+            {"wiki": {"url": url}}, call("wiki__look"), call("wiki__look", word="x"), "Done."
+        )
         closing.set()
         await runner.cleanup()
     assert outputs(trace) == [
@@ -280,31 +369,72 @@ async def test_a_stream_of_events_may_stay_open_and_a_refused_call_is_no_error_o
 SUITE: dict[str, Any] = {"cases": [{"id": "a", "prompt": "Go.", "checks": [{"contains": "x"}]}]}
 
 
-def plan_of(servers: Mapping[str, Any], agent: str = "tools", mcp_hosts: tuple[str, ...] = ()) -> Plan:
+def plan_of(
+    servers: Mapping[str, Any], agent: str = "tools", mcp_hosts: tuple[str, ...] = ()
+) -> Plan:
     suite = Suite.parse({**SUITE, "mcp_servers": servers})
-    skill = Skill.new("harbor-rules", "How to enter ships. Use it for ships.", "Enter each ship once.")
-    return make_plan(skill, suite, ("local",), PlanOptions(keys={}, agent=agent, mcp_hosts=mcp_hosts))
+    skill = Skill.new(
+        "harbor-rules", "How to enter ships. Use it for ships.", "Enter each ship once."
+    )
+    return make_plan(
+        skill, suite, ("local",), PlanOptions(keys={}, agent=agent, mcp_hosts=mcp_hosts)
+    )
 
 
 @pytest.mark.parametrize(
     ("servers", "agent", "said", "hint"),
     [
-        ({"one": {"command": ["x"]}}, "chat", "the 'chat' agent cannot call tools", "--agent tools"),
+        (
+            {"one": {"command": ["x"]}},
+            "chat",
+            "the 'chat' agent cannot call tools",
+            "--agent tools",
+        ),
         (
             {"one": {"url": "https://example.com/mcp"}},
             "tools",
             "connects to example.com:443, which you have not",
             "mcp_hosts=",
         ),
-        ({"one": {"command": ["x"], "network": ["example.com"]}}, "tools", "connects to example.com:443", "mcp_hosts="),
-        ({"one": {"command": ["x"], "env": {"A": "$NOT_SET_HERE"}}}, "tools", "needs NOT_SET_HERE", "Set NOT_SET_HERE"),
-        ({"one": {"command": ["x"], "env": {"A": "$OPENAI_API_KEY"}}}, "tools", "a model's API key", "its own"),
-        ({"one": {"url": "https://example.com/mcp"}}, "codex", "real agents have none", "--agent tools"),
+        (
+            {"one": {"command": ["x"], "network": ["example.com"]}},
+            "tools",
+            "connects to example.com:443",
+            "mcp_hosts=",
+        ),
+        (
+            {"one": {"command": ["x"], "env": {"A": "$NOT_SET_HERE"}}},
+            "tools",
+            "needs NOT_SET_HERE",
+            "Set NOT_SET_HERE",
+        ),
+        (
+            {"one": {"command": ["x"], "env": {"A": "$OPENAI_API_KEY"}}},
+            "tools",
+            "a model's API key",
+            "its own",
+        ),
+        (
+            {"one": {"url": "https://example.com/mcp"}},
+            "codex",
+            "real agents have none",
+            "--agent tools",
+        ),
         ({"a__b": {"command": ["x"]}}, "tools", "a__b", ""),
         ({"one": {}}, "tools", "either `command` or `url`", ""),
-        ({"one": {"command": ["x"], "url": "https://example.com"}}, "tools", "either `command` or `url`", ""),
+        (
+            {"one": {"command": ["x"], "url": "https://example.com"}},
+            "tools",
+            "either `command` or `url`",
+            "",
+        ),
         ({"one": {"url": "ftp://example.com"}}, "tools", "must begin with http", ""),
-        ({"one": {"url": "https://example.com", "env": {"A": "b"}}}, "tools", "`headers` only with `url`", ""),
+        (
+            {"one": {"url": "https://example.com", "env": {"A": "b"}}},
+            "tools",
+            "`headers` only with `url`",
+            "",
+        ),
         ({"one": {"command": ["x"], "env": {"A B": "b"}}}, "tools", "environment variable", ""),
     ],
 )
@@ -319,17 +449,25 @@ def test_servers_that_cannot_be_used_are_told_before_anything_is_paid(
 def test_servers_are_part_of_a_trial_and_come_back_from_a_suite_file() -> None:
     trials = {
         plan.key(next(plan.trials())): plan.draw_key(next(plan.trials()))
-        for plan in (plan_of({}), plan_of({"one": {"command": ["x"]}}), plan_of({"one": {"command": ["y"]}}))
+        for plan in (
+            plan_of({}),
+            plan_of({"one": {"command": ["x"]}}),
+            plan_of({"one": {"command": ["y"]}}),
+        )
     }
     assert len(trials) == len(set(trials.values())) == 3
     allowed = plan_of({"one": {"url": "https://example.com/mcp"}}, mcp_hosts=("example.com",)).suite
     assert Suite.parse(allowed.to_dict()).fingerprint == allowed.fingerprint
     assert allowed.cases[0].to_dict()["mcp_servers"] == {"one": {"url": "https://example.com/mcp"}}
-    own = Suite.parse({**SUITE, "cases": [{**SUITE["cases"][0], "mcp_servers": {"one": {"command": ["x"]}}}]})
+    own = Suite.parse(
+        {**SUITE, "cases": [{**SUITE["cases"][0], "mcp_servers": {"one": {"command": ["x"]}}}]}
+    )
     assert own.cases[0].mcp_servers == {"one": {"command": ["x"]}}
 
 
-@pytest.mark.parametrize("name", ["codex", "opencode", "claude-code", "acp:gemini", "acp:claude-code-acp"])
+@pytest.mark.parametrize(
+    "name", ["codex", "opencode", "claude-code", "acp:gemini", "acp:claude-code-acp"]
+)
 async def test_a_real_agent_gets_the_servers_in_its_own_configuration(
     name: str, request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,7 +487,9 @@ async def test_a_real_agent_gets_the_servers_in_its_own_configuration(
             Models(ModelContext(keys=keys)) as models,
             await SANDBOXES.load("bubblewrap")().open(agent.setup(task)) as sandbox,
         ):
-            trace = await agent.run(task, Student(address, await models.get(address), sandbox, keys))
+            trace = await agent.run(
+                task, Student(address, await models.get(address), sandbox, keys)
+            )
             assert (await sandbox.read("book.txt")).decode() == "Beagle 1\n"
     assert [(step.tool, step.status, dict(step.arguments)) for step in trace.calls] == [
         ("harbor__arrive", "ok", {"ship": "Beagle"})

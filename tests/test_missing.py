@@ -44,13 +44,17 @@ def test_hurts_has_to_survive_the_best_case_and_no_effect_both() -> None:
     assert compute_verdict(both(same | errors)).reason == "errors could explain it"
 
 
-def test_decisions_and_requirements_have_to_hold_whichever_way_disputed_trials_are_counted() -> None:
+def test_decisions_and_requirements_have_to_hold_whichever_way_disputed_trials_are_counted() -> (
+    None
+):
     won = alike(8, "F", "P") | {f"same{number}": ("P", "P") for number in range(28)}
     lost = {case: (after, before) for case, (before, after) in won.items()}
     for cases, arm, decision in ((won, "baseline", "helps"), (lost, "skill", "hurts")):
         rows = both(cases | {f"x{number}": ("F", "F") for number in range(4)})
         other = "skill" if arm == "baseline" else "baseline"
-        assert compute_verdict(_disputed(rows, other)).decision == decision  # these failures count for nobody
+        assert (
+            compute_verdict(_disputed(rows, other)).decision == decision
+        )  # these failures count for nobody
         found = compute_verdict(_disputed(rows, arm))
         assert (found.decision, found.reason) == ("undecided", "disputed trials could explain it")
         assert "4 trials are disputed" in found.recommendation
@@ -63,7 +67,11 @@ def test_decisions_and_requirements_have_to_hold_whichever_way_disputed_trials_a
 
 
 def _disputed(rows: list[Outcome], arm: str) -> list[Outcome]:
-    chosen = [row for row in rows if row.arm == arm and row.passed is False and not row.case.startswith("same")]
+    chosen = [
+        row
+        for row in rows
+        if row.arm == arm and row.passed is False and not row.case.startswith("same")
+    ]
     four = [row for row in chosen if row.case.startswith("x")] or chosen
     return [replace(row, cause="disputed") if row in four else row for row in rows]
 
@@ -72,7 +80,9 @@ def test_savings_have_to_survive_errors_that_may_have_been_long() -> None:
     rows = both(alike(80, "P", "P"))
     shorter = [_with_tokens(row, 60 if row.arm == "skill" else 100) for row in rows]
     assert compute_verdict(shorter).decision == "saves"
-    errored = [_errored(row) if row.arm == "skill" and row.case < "case-04" else row for row in shorter]
+    errored = [
+        _errored(row) if row.arm == "skill" and row.case < "case-04" else row for row in shorter
+    ]
     assert compute_verdict(errored).decision == "undecided"
 
 
@@ -128,7 +138,16 @@ def test_failures_that_turn_into_errors_never_make_a_skill_without_effect_help()
                 errored = not passed_with and rng.random() < share
                 rows.append(Outcome("m", f"c{case}", "baseline", seed, bool(passed), 80, 20, 0.0))
                 rows.append(
-                    Outcome("m", f"c{case}", "skill", seed, None if errored else bool(passed_with), 80, 20, 0.0)
+                    Outcome(
+                        "m",
+                        f"c{case}",
+                        "skill",
+                        seed,
+                        None if errored else bool(passed_with),
+                        80,
+                        20,
+                        0.0,
+                    )
                 )
         verdict = compute_verdict(rows)
         wrong += verdict.decision == "helps"
@@ -145,7 +164,10 @@ def test_a_skill_that_breaks_a_tenth_of_the_tasks_is_not_said_to_help() -> None:
     rng = np.random.default_rng(12)
     for cases in (10, 20):
         broken = rng.random((1500, cases)) < 0.1
-        means = (rng.binomial(5, np.where(broken, 0.0, 1.0)) - rng.binomial(5, np.full(broken.shape, 0.9))) / 5
+        means = (
+            rng.binomial(5, np.where(broken, 0.0, 1.0))
+            - rng.binomial(5, np.full(broken.shape, 0.9))
+        ) / 5
         by_spread = studentized_bounds(means, 5, resamples=1000)[0] > 0
         above, below = lift_excludes(means, 5, 0.0, resamples=1000)
         assert by_spread.mean() > 0.08
@@ -185,13 +207,16 @@ def test_copies_of_a_case_count_as_one() -> None:
     assert found.lift == pytest.approx(1 / 5)
     for scope in ("cases", "suite"):
         running = compute_verdict(
-            both(copies), VerdictOptions(twins=twins, anytime="cases" if scope == "cases" else "suite")
+            both(copies),
+            VerdictOptions(twins=twins, anytime="cases" if scope == "cases" else "suite"),
         )
         assert running.lift == pytest.approx(1 / 5)
 
 
 def _with_tokens(row: Outcome, tokens: int) -> Outcome:
-    return Outcome(row.model, row.case, row.arm, row.seed, row.passed, tokens - 20, 20, row.cost_usd)
+    return Outcome(
+        row.model, row.case, row.arm, row.seed, row.passed, tokens - 20, 20, row.cost_usd
+    )
 
 
 def _errored(row: Outcome) -> Outcome:

@@ -57,7 +57,9 @@ def test_rm_of_a_name_that_is_not_in_the_table_suggests_one(upskill: Upskill, ca
     assert (cache / "other.gguf").exists()
 
 
-def test_rm_follows_no_link_out_of_the_folder(upskill: Upskill, cache: Path, tmp_path: Path) -> None:
+def test_rm_follows_no_link_out_of_the_folder(
+    upskill: Upskill, cache: Path, tmp_path: Path
+) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "model.gguf").write_bytes(WEIGHTS)
@@ -94,7 +96,10 @@ def test_the_list_fits_into_a_pipe_and_names_every_model_on_a_line(upskill: Upsk
         (line,) = (line for line in lines if line.startswith(f"local:{row.name} "))
         assert line.endswith(row.advice)
         assert row.license in line
-    assert any(line.split()[:4] == [f"local:{ROW.name}", "491", "MB", "1.0"] and " 46/s " in line for line in lines)
+    assert any(
+        line.split()[:4] == [f"local:{ROW.name}", "491", "MB", "1.0"] and " 46/s " in line
+        for line in lines
+    )
 
 
 def test_the_list_as_json_has_every_fact(upskill: Upskill, cache: Path) -> None:
@@ -149,7 +154,10 @@ def test_a_speed_is_kept_until_it_is_measured_again(cache: Path) -> None:
     assert measured_speed("a.gguf") is None
     record_speed("a.gguf", 100.04, 9.96)
     record_speed("b.gguf", 50, 5)
-    assert (measured_speed("a.gguf"), measured_speed("b.gguf")) == (Speed(100.0, 10.0), Speed(50.0, 5.0))
+    assert (measured_speed("a.gguf"), measured_speed("b.gguf")) == (
+        Speed(100.0, 10.0),
+        Speed(50.0, 5.0),
+    )
     record_speed("a.gguf", 200, 20)
     assert measured_speed("a.gguf") == Speed(200.0, 20.0)
     assert [file.name for file in cache.parent.iterdir() if file.is_file()] == ["speed.json"]
@@ -162,15 +170,21 @@ def test_what_is_no_speed_is_not_kept(rate: float, cache: Path) -> None:
     assert measured_speed("a.gguf") is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"a.gguf": 5}', '{"a.gguf": {"read": "fast", "write": 1}}', "{"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"a.gguf": 5}', '{"a.gguf": {"read": "fast", "write": 1}}', "{"]
+)
 def test_a_file_of_speeds_that_cannot_be_read_is_written_anew(content: str, cache: Path) -> None:
     (cache.parent / "speed.json").write_text(content)
     assert measured_speed("a.gguf") is None
     record_speed("a.gguf", 1, 2)
-    assert json.loads((cache.parent / "speed.json").read_text()) == {"a.gguf": {"read": 1, "write": 2}}
+    assert json.loads((cache.parent / "speed.json").read_text()) == {
+        "a.gguf": {"read": 1, "write": 2}
+    }
 
 
-def test_a_folder_that_cannot_be_written_to_keeps_no_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_to_keeps_no_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("UPSKILL_CACHE", str(tmp_path / "file"))
     record_speed("a.gguf", 1, 2)

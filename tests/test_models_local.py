@@ -22,7 +22,16 @@ import pytest_asyncio
 from conftest import is_gone
 from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
-from upskill.models import Address, Message, ModelContext, Reply, Request, Tool, ToolCall, open_model
+from upskill.models import (
+    Address,
+    Message,
+    ModelContext,
+    Reply,
+    Request,
+    Tool,
+    ToolCall,
+    open_model,
+)
 from upskill.models.addresses import resolve
 from upskill.models.embedded.capacity import Capacity
 from upskill.models.embedded.client import EmbeddedServer, is_repeating, written_calls
@@ -41,12 +50,17 @@ The cargo of the ship is cinnamon.
 """
 
 
-def request(question: str, *, system: str = SHIP, tokens: int = 12, seed: int | None = None) -> Request:
+def request(
+    question: str, *, system: str = SHIP, tokens: int = 12, seed: int | None = None
+) -> Request:
     messages = (Message("system", system), Message("user", question))
     return Request(messages, tokens, temperature=0.0 if seed is None else 0.7, seed=seed)
 
 
-QUESTIONS = [request(f"What is the {thing} of the ship? Answer in one line.") for thing in ("name", "port", "cargo")]
+QUESTIONS = [
+    request(f"What is the {thing} of the ship? Answer in one line.")
+    for thing in ("name", "port", "cargo")
+]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -75,7 +89,10 @@ async def process_of(model: EmbeddedModel) -> Process:
 
 async def test_it_answers_with_a_fact_from_the_system_prompt(local: EmbeddedModel) -> None:
     replies = [await local.reply(question) for question in QUESTIONS]
-    facts = [word in reply.text for word, reply in zip(("Aurora", "Lisbon", "cinnamon"), replies, strict=True)]
+    facts = [
+        word in reply.text
+        for word, reply in zip(("Aurora", "Lisbon", "cinnamon"), replies, strict=True)
+    ]
     assert sum(facts) >= 2  # all three here; other processors round differently
     reply = replies[1]
     assert reply.model == "smollm2-135m"
@@ -83,12 +100,21 @@ async def test_it_answers_with_a_fact_from_the_system_prompt(local: EmbeddedMode
     assert reply.usage.input_tokens > 40
     assert 0 < reply.usage.output_tokens <= 12
     assert reply.attempts == 1
-    assert replies[2].usage.cached_tokens > replies[2].usage.input_tokens / 2  # what two prompts share is read once
+    assert (
+        replies[2].usage.cached_tokens > replies[2].usage.input_tokens / 2
+    )  # what two prompts share is read once
 
 
-async def test_a_seed_repeats_another_differs_and_without_one_nothing_is_left_to_chance(local: EmbeddedModel) -> None:
-    asked = [request("Invent a name for a ship.", system="", tokens=10, seed=seed) for seed in (1, 2, 3, 1)]
-    asked += [replace(asked[0], temperature=None, seed=None, max_output_tokens=4)] * 2  # as judges and teachers ask
+async def test_a_seed_repeats_another_differs_and_without_one_nothing_is_left_to_chance(
+    local: EmbeddedModel,
+) -> None:
+    asked = [
+        request("Invent a name for a ship.", system="", tokens=10, seed=seed)
+        for seed in (1, 2, 3, 1)
+    ]
+    asked += [
+        replace(asked[0], temperature=None, seed=None, max_output_tokens=4)
+    ] * 2  # as judges and teachers ask
     texts = [(await local.reply(each)).text for each in asked]
     assert texts[0] == texts[3]
     assert len(set(texts[:3])) > 1
@@ -103,20 +129,28 @@ async def test_an_answer_with_a_schema_is_json_of_that_schema(local: EmbeddedMod
         "required": ["port", "cargo"],
         "additionalProperties": False,
     }
-    reply = await local.reply(replace(request("The port and the cargo, as JSON.", tokens=40), schema=schema))
+    reply = await local.reply(
+        replace(request("The port and the cargo, as JSON.", tokens=40), schema=schema)
+    )
     answer = json.loads(reply.text)
     assert set(answer) == {"port", "cargo"}
     assert len(answer["port"]) <= 12
     assert answer["cargo"] in cargoes
 
 
-async def test_any_number_of_servers_and_any_order_give_the_same_answers(local: EmbeddedModel, weights: Path) -> None:
+async def test_any_number_of_servers_and_any_order_give_the_same_answers(
+    local: EmbeddedModel, weights: Path
+) -> None:
     """System prompts and none, conversations, the same prompt twice, sampled and greedy; with states on disk or not."""
     read: list[tuple[int, int]] = []
     context = ModelContext(servers=2, reading=lambda _, done, total: read.append((done, total)))
     first = [replace(each, max_output_tokens=4) for each in QUESTIONS[:2]]
     answered = (Message("assistant", "Aurora."), Message("user", "And who is the captain?"))
-    asked = [*first, replace(first[0], temperature=0.9, seed=5), request("What is a ship?", system="", tokens=4)]
+    asked = [
+        *first,
+        replace(first[0], temperature=0.9, seed=5),
+        request("What is a ship?", system="", tokens=4),
+    ]
     asked.append(replace(first[0], messages=(*first[0].messages, *answered)))
     alone = [(await local.reply(each)).text for each in asked]
     other = await opened(f"local:{weights}", context)
@@ -130,11 +164,16 @@ async def test_any_number_of_servers_and_any_order_give_the_same_answers(local: 
         assert all(server.is_running for server in other.servers)
 
         read.clear()
-        long = [request(f"What is the {thing}?", system=SHIP * 5, tokens=1) for thing in ("name", "port", "cargo")]
+        long = [
+            request(f"What is the {thing}?", system=SHIP * 5, tokens=1)
+            for thing in ("name", "port", "cargo")
+        ]
         replies = await asyncio.gather(*(other.reply(each) for each in long))
         prompt = replies[0].usage.input_tokens
         begun = [total for done, total in read if done == 0]
-        assert len([total for total in begun if total > prompt * 0.8]) == 1  # one server reads the skill for both
+        assert (
+            len([total for total in begun if total > prompt * 0.8]) == 1
+        )  # one server reads the skill for both
         assert all(reply.usage.cached_tokens > 0.8 * reply.usage.input_tokens for reply in replies)
 
         shutil.rmtree(other.states.folder)
@@ -145,7 +184,10 @@ async def test_any_number_of_servers_and_any_order_give_the_same_answers(local: 
 
 
 async def test_an_answer_that_repeats_itself_is_stopped(local: EmbeddedModel) -> None:
-    endless = {"type": "string", "enum": ["echo " * 300]}  # a grammar makes it do so on every machine
+    endless = {
+        "type": "string",
+        "enum": ["echo " * 300],
+    }  # a grammar makes it do so on every machine
     reply = await local.reply(replace(request("Say echo.", tokens=900), schema=endless))
     assert reply.stop == "repetition"
     assert is_repeating(reply.text)
@@ -153,9 +195,12 @@ async def test_an_answer_that_repeats_itself_is_stopped(local: EmbeddedModel) ->
     assert (await local.reply(QUESTIONS[0])).text  # the server was told to stop
 
 
-async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: EmbeddedModel) -> None:
+async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(
+    local: EmbeddedModel,
+) -> None:
     with pytest.raises(
-        ModelError, match=r"^the prompt has (9|1\d)\d\d\d tokens, but local:smollm2-135m can only hold 8192$"
+        ModelError,
+        match=r"^the prompt has (9|1\d)\d\d\d tokens, but local:smollm2-135m can only hold 8192$",
     ) as caught:
         await local.reply(request("word " * 9000))
     assert "longer context" in caught.value.hint
@@ -178,11 +223,16 @@ class CutServer(EmbeddedServer):
         return Reply("A long st", Usage(230, 26), stop="length")
 
 
-async def test_an_answer_that_the_context_cuts_off_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_the_context_cuts_off_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("upskill.models.embedded.local.EmbeddedServer", CutServer)
-    model = EmbeddedModel(Address("local", "local", "small"), Path("x.gguf"), Capacity(1, 256), ModelContext())
+    model = EmbeddedModel(
+        Address("local", "local", "small"), Path("x.gguf"), Capacity(1, 256), ModelContext()
+    )
     with pytest.raises(
-        ModelError, match="context filled up after 26 tokens of the answer: the prompt takes 230 of the 256 that"
+        ModelError,
+        match="context filled up after 26 tokens of the answer: the prompt takes 230 of the 256 that",
     ):
         await model.reply(request("Tell a long story.", tokens=200))
     await model.close()
@@ -198,7 +248,9 @@ async def test_an_error_that_names_a_parameter_does_not_take_it_away(local: Embe
     assert (await local.reply(asked)).text == before
 
 
-async def test_a_proxy_for_everything_else_is_not_asked(local: EmbeddedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_for_everything_else_is_not_asked(
+    local: EmbeddedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
@@ -222,7 +274,9 @@ async def test_a_server_that_dies_is_started_again_and_leaves_no_wrong_state(
         return await save(file)
 
     server.save = die
-    with pytest.raises(ModelError, match=r"the server for the local model \S+ was killed by signal 9") as caught:
+    with pytest.raises(
+        ModelError, match=r"the server for the local model \S+ was killed by signal 9"
+    ) as caught:
         await model.reply(question)
     assert "The next call starts it again" in caught.value.hint
     assert not caught.value.fatal
@@ -308,7 +362,9 @@ async def test_the_server_dies_with_its_parent(weights: Path) -> None:
         ),
     ],
 )
-async def test_a_file_that_is_no_model_is_a_usage_error(tmp_path: Path, content: bytes | None, message: str) -> None:
+async def test_a_file_that_is_no_model_is_a_usage_error(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
     path = tmp_path / "x.gguf"
     if content is not None:
         path.write_bytes(content)
@@ -317,7 +373,9 @@ async def test_a_file_that_is_no_model_is_a_usage_error(tmp_path: Path, content:
     assert str(path) in caught.value.message
 
 
-async def test_without_the_runtime_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_runtime_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(UsageError, match="needs the `xllamacpp` package") as caught:
         await opened(SMALL)
@@ -331,19 +389,29 @@ LIST = Tool(
 )
 
 
-async def test_the_default_model_calls_tools_and_goes_on_with_their_results(coder_weights: Path) -> None:
+async def test_the_default_model_calls_tools_and_goes_on_with_their_results(
+    coder_weights: Path,
+) -> None:
     """The real Qwen2.5-Coder: a call of its own, and an answer to the result, whatever a model of this size says."""
     model = await opened("local", ModelContext(offline=True, servers=1))
     assert model.weights == coder_weights
-    system, user = Message("system", "You work with tools."), Message("user", "Which files are in the folder src?")
+    system, user = (
+        Message("system", "You work with tools."),
+        Message("user", "Which files are in the folder src?"),
+    )
     first = Request((system, user), 40, temperature=0.0, tools=(LIST,))
     try:
         reply = await model.reply(first)
         (call,) = reply.calls
         assert (call.name, reply.stop) == ("list_files", "tools")
         assert "src" in str(call.arguments["path"])
-        turn = (Message("assistant", reply.text, calls=reply.calls), Message("tool", "kernel.cu", call_id=call.id))
-        answer = await model.reply(replace(first, messages=(*first.messages, *turn), max_output_tokens=4))
+        turn = (
+            Message("assistant", reply.text, calls=reply.calls),
+            Message("tool", "kernel.cu", call_id=call.id),
+        )
+        answer = await model.reply(
+            replace(first, messages=(*first.messages, *turn), max_output_tokens=4)
+        )
         assert answer.text or answer.calls
     finally:
         await model.close()

@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 
 from upskill.suites import Case, Suite
-from upskill.suites.near_duplicates import alike, describe_near_duplicates, group_near_duplicates, near_duplicates
+from upskill.suites.near_duplicates import (
+    alike,
+    describe_near_duplicates,
+    group_near_duplicates,
+    near_duplicates,
+)
 
 
 def cases(*prompts: str | dict[str, Any]) -> tuple[Case, ...]:
     rows = [row if isinstance(row, dict) else {"prompt": row} for row in prompts]
     return Suite.parse(
-        [{"id": f"c{number}", "checks": [{"contains": "Paris"}]} | row for number, row in enumerate(rows)]
+        [
+            {"id": f"c{number}", "checks": [{"contains": "Paris"}]} | row
+            for number, row in enumerate(rows)
+        ]
     ).cases
 
 
@@ -34,7 +42,9 @@ def test_the_same_question_with_a_number_or_a_please_is_a_near_duplicate() -> No
 def test_one_word_more_in_a_long_question_with_the_same_checks_is_a_near_duplicate() -> None:
     long = "Name the city where the government, both chambers of parliament and the president of France have their seat"
     assert near_duplicates(cases(long, long + " today")) == [("c0", "c1")]
-    other = cases(long, {"prompt": long.replace("France", "Spain"), "checks": [{"contains": "Madrid"}]})
+    other = cases(
+        long, {"prompt": long.replace("France", "Spain"), "checks": [{"contains": "Madrid"}]}
+    )
     assert group_near_duplicates(other) == {}
 
 
@@ -42,7 +52,9 @@ def test_the_same_text_with_other_checks_is_a_near_duplicate_but_not_on_other_fi
     asked = "Fix the failing test."
     same = cases(asked, {"prompt": f" {asked}\n", "checks": [{"contains": "fixed"}]})
     assert group_near_duplicates(same) == {"c0": "c0", "c1": "c0"}
-    apart = cases({"prompt": asked, "files": {"a.py": "1"}}, {"prompt": asked, "files": {"a.py": "2"}})
+    apart = cases(
+        {"prompt": asked, "files": {"a.py": "1"}}, {"prompt": asked, "files": {"a.py": "2"}}
+    )
     assert group_near_duplicates(apart) == {}
 
 
@@ -61,7 +73,10 @@ def test_what_cannot_be_seen_a_number_and_a_length_make_no_other_question() -> N
 def test_questions_that_share_a_template_are_not_near_duplicates() -> None:
     template = "Read the table below, which lists flags of a tool with what they do, and say in one word which it is: "
     asked = cases(
-        *({"prompt": template + word, "checks": [{"contains": word}]} for word in ["north", "south", "east", "west"])
+        *(
+            {"prompt": template + word, "checks": [{"contains": word}]}
+            for word in ["north", "south", "east", "west"]
+        )
     )
     assert group_near_duplicates(asked) == {}
     assert group_near_duplicates(cases("Is 17 a prime?", "Is 19 a prime?")) == {}
@@ -117,7 +132,11 @@ def test_the_search_finds_what_comparing_every_pair_finds():
     for _ in range(60):
         prompts: list[str] = []
         for _ in range(30):
-            words = draw.sample(vocabulary, draw.randint(2, 30)) if draw.random() < 0.3 else list(template)
+            words = (
+                draw.sample(vocabulary, draw.randint(2, 30))
+                if draw.random() < 0.3
+                else list(template)
+            )
             for _ in range(draw.randint(0, 4)):
                 words[draw.randrange(len(words))] = draw.choice(vocabulary)
             prompts.append(" ".join(dict.fromkeys(words[: draw.randint(20, 30)])))
@@ -131,7 +150,9 @@ def test_the_search_finds_what_comparing_every_pair_finds():
         assert near_duplicates(asked) == expected
 
 
-def test_a_large_suite_from_one_template_is_not_compared_pair_by_pair(monkeypatch: pytest.MonkeyPatch):
+def test_a_large_suite_from_one_template_is_not_compared_pair_by_pair(
+    monkeypatch: pytest.MonkeyPatch,
+):
     compared = 0
 
     def counted(one: frozenset[str], two: frozenset[str]) -> bool:
@@ -140,6 +161,11 @@ def test_a_large_suite_from_one_template_is_not_compared_pair_by_pair(monkeypatc
         return alike(one, two)
 
     monkeypatch.setattr("upskill.suites.near_duplicates.alike", counted)
-    asked = cases(*(f"Which command of the tool kiln makes a release of team {n} for x{n % 50}?" for n in range(2000)))
+    asked = cases(
+        *(
+            f"Which command of the tool kiln makes a release of team {n} for x{n % 50}?"
+            for n in range(2000)
+        )
+    )
     assert near_duplicates(asked) == []
     assert compared < 50_000  # of two million

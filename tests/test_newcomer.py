@@ -13,7 +13,11 @@ from conftest import REPOSITORY, Upskill
 from upskill import Suite
 
 EVIDENCE = REPOSITORY / "tests" / "fixtures" / "evidence"
-SESSIONS = ("claude_code/ferrule-release.jsonl", "codex/terraform-bucket.jsonl", "gemini/kube-rollout.jsonl")
+SESSIONS = (
+    "claude_code/ferrule-release.jsonl",
+    "codex/terraform-bucket.jsonl",
+    "gemini/kube-rollout.jsonl",
+)
 
 
 def blocks_of(section: str, kind: str) -> list[str]:
@@ -28,12 +32,16 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
 ) -> None:
     monkeypatch.setenv("UPSKILL_CACHE", str(coder_weights.parent.parent))
     environment, install, *commands = blocks_of("Test your own skill", "console")[0].splitlines()
-    assert (environment[:15], install[:11]) == ("python3 -m venv", "pip install")  # which is what has put upskill here
+    assert (environment[:15], install[:11]) == (
+        "python3 -m venv",
+        "pip install",
+    )  # which is what has put upskill here
     assert commands == ["upskill init my-skill --yes", "upskill eval my-skill"]
     started, evaluated = (upskill(*shlex.split(command)[1:]) for command in commands)
     assert (started.code, evaluated.code) == (0, 0), (started, evaluated)
     verdict = (
-        r"  ✓ my-skill helps local: \+\d+ points \(\+\d+ to \+\d+\) over 12 pairs\.\n\n  Model +Baseline +With skill"
+        r"  ✓ my-skill helps local: \+\d+ points \(\+\d+ to \+\d+\) over 12 pairs\.\n\n"
+        r"  Model +Baseline +With skill"
     )
     for printed in (evaluated.out.lstrip("\n"), blocks_of("Test your own skill", "text")[0]):
         assert re.match(verdict, printed), printed
@@ -45,7 +53,9 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
     assert upskill("validate", "my-skill").out == "my-skill: valid\n"
 
 
-def test_tests_and_sessions_that_are_already_there_are_taken_along(upskill: Upskill, home: Path) -> None:
+def test_tests_and_sessions_that_are_already_there_are_taken_along(
+    upskill: Upskill, home: Path
+) -> None:
     assert upskill("init", "my-skill", "--yes").code == 0
     (home / "promptfooconfig.yaml").write_text(
         """
@@ -72,8 +82,17 @@ tests:
         shown = upskill("trace", "show", EVIDENCE / session)
         assert (shown.code, shown.out != "") == (0, True), shown
         made = upskill(
-            "generate", "--from", EVIDENCE / session, "-m", "extract", "--no-eval", "-o", f"skills/taken-{number}"
+            "generate",
+            "--from",
+            EVIDENCE / session,
+            "-m",
+            "extract",
+            "--no-eval",
+            "-o",
+            f"skills/taken-{number}",
         )
         assert made.code == 0, made
-        assert f"upskill tests skills/taken-{number} -m MODEL" in made.out  # `extract` writes none, and eval needs some
+        assert (
+            f"upskill tests skills/taken-{number} -m MODEL" in made.out
+        )  # `extract` writes none, and eval needs some
         assert upskill("validate", f"skills/taken-{number}").code == 0

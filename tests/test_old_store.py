@@ -21,7 +21,11 @@ GREETING = "skills/house-greeting"
 # The run that was stopped: 12 of its trials have a score, 2 are errors, 18 were never begun.
 CONTROLS = ("eval", GREETING, "-t", "suites/greetings.yaml", *STUDENT, "--controls", "--repeats", 2)
 STOPPED, SCORED, ERRORED, ALL = "house-greeting-441bae8d", 12, 2, 32
-SHOWN = {"show-controls": STOPPED, "show-judged": "house-greeting-cf06abf6", "show-acting": "tide-table-3b115412"}
+SHOWN = {
+    "show-controls": STOPPED,
+    "show-judged": "house-greeting-cf06abf6",
+    "show-acting": "tide-table-3b115412",
+}
 # Words that may have got another name since.
 NEWER = {"beside": "distractors", "against": "reference_skill", "taught": "visible_hash"}
 NO_BUGS: dict[str, Any] = {"trials": 0, "messages": []}  # newer versions count them
@@ -39,7 +43,10 @@ def project(home: Path) -> Path:
 def normal(value: Any) -> Any:
     """What is said, under newer names, as far as it depends neither on the machine nor on the order of arms."""
     if isinstance(value, dict):
-        said = {NEWER.get(name, name): normal(item) for name, item in cast("dict[str, Any]", value).items()}
+        said = {
+            NEWER.get(name, name): normal(item)
+            for name, item in cast("dict[str, Any]", value).items()
+        }
         assert said.pop("bugs", NO_BUGS) == NO_BUGS
         none_had = ("causes", "cause", "stop_details", "replayed", "redraws", "redrawn", "skipped")
         assert not any(said.pop(name, None) for name in none_had)
@@ -61,7 +68,9 @@ def normal(value: Any) -> Any:
         if isinstance(said.get("trials"), list):
             said["trials"].sort(key=_place)
         if isinstance(said.get("warnings"), list):
-            said["warnings"] = [line for line in said["warnings"] if not line.startswith("the sandbox ")]
+            said["warnings"] = [
+                line for line in said["warnings"] if not line.startswith("the sandbox ")
+            ]
         return said
     if isinstance(value, list):
         return [normal(item) for item in cast("list[Any]", value)]
@@ -97,7 +106,9 @@ def trials_of(upskill: Upskill, run: str) -> dict[str, Any]:
 # Asking again.
 
 
-def test_what_the_old_version_ran_is_asked_again_beside_what_it_stored(upskill: Upskill, project: Path) -> None:
+def test_what_the_old_version_ran_is_asked_again_beside_what_it_stored(
+    upskill: Upskill, project: Path
+) -> None:
     """Its keys did not say what answered, so none of its results stands for a trial of today."""
     before, runs = trials_of(upskill, STOPPED), run_ids(upskill)
     assert len(before) == SCORED + ERRORED
@@ -108,7 +119,10 @@ def test_what_the_old_version_ran_is_asked_again_beside_what_it_stored(upskill: 
     assert {trial["outcome"] for trial in trials_of(upskill, new).values()} == {"passed", "failed"}
     assert trials_of(upskill, STOPPED) == before
     assert not set(before) & set(trials_of(upskill, new))
-    assert f"Continuing run {new}: {ALL} of {ALL} trials are stored" in upskill(*CONTROLS, "--set", "max_calls=0").err
+    assert (
+        f"Continuing run {new}: {ALL} of {ALL} trials are stored"
+        in upskill(*CONTROLS, "--set", "max_calls=0").err
+    )
 
 
 # Looking.
@@ -124,7 +138,9 @@ def test_a_run_of_the_old_version_is_shown(upskill: Upskill, project: Path, name
 
 def test_the_runs_of_the_old_version_are_listed(upskill: Upskill, project: Path) -> None:
     listed, known = normal(upskill("runs", "--json").json), expected("runs")
-    assert "suites/greetings.yaml" in {row.pop("other_suite") for row in listed}  # which the old version did not name
+    assert "suites/greetings.yaml" in {
+        row.pop("other_suite") for row in listed
+    }  # which the old version did not name
     for rows in (listed, known):  # of one that is not finished nothing is shown any more
         rows[:] = [row if row["run"] != STOPPED else row | {"verdict": ""} for row in rows]
     assert listed == known
@@ -135,13 +151,17 @@ def test_the_runs_of_the_old_version_are_listed(upskill: Upskill, project: Path)
     assert bars.count("(unfinished: ") == 1
 
 
-def test_a_comparison_with_a_reference_skill_is_still_called_one(upskill: Upskill, project: Path) -> None:
+def test_a_comparison_with_a_reference_skill_is_still_called_one(
+    upskill: Upskill, project: Path
+) -> None:
     for argv in (("show", SHOWN["show-judged"]), ("runs", "-s", "house-greeting")):
         assert "reference skill" in carried_out(upskill(*argv)).out
     acting = carried_out(upskill("show", SHOWN["show-acting"])).out
     assert "reference skill" not in acting
     assert "agent tools, among 1 other skill (knot-tying)" in acting
-    (judged,) = [row for row in upskill("runs", "--json").json if row["run"] == SHOWN["show-judged"]]
+    (judged,) = [
+        row for row in upskill("runs", "--json").json if row["run"] == SHOWN["show-judged"]
+    ]
     assert judged["verdict"]["recommendation"].startswith(
         "It is no better or worse than the reference skill with this model: any "
     )
@@ -149,9 +169,15 @@ def test_a_comparison_with_a_reference_skill_is_still_called_one(upskill: Upskil
 
 @pytest.mark.parametrize(
     ("skill", "name"),
-    [("made/ship-facts", "history-ship"), ("ship-facts", "history-ship"), (GREETING, "history-greeting")],
+    [
+        ("made/ship-facts", "history-ship"),
+        ("ship-facts", "history-ship"),
+        (GREETING, "history-greeting"),
+    ],
 )
-def test_the_candidates_of_the_old_version_are_listed(upskill: Upskill, project: Path, skill: str, name: str) -> None:
+def test_the_candidates_of_the_old_version_are_listed(
+    upskill: Upskill, project: Path, skill: str, name: str
+) -> None:
     rows = expected(name)
     for row in rows:  # c1 is v1 by now
         row |= {key: row[key] and row[key].replace("c", "v") for key in ("id", "parent")}
@@ -161,4 +187,6 @@ def test_the_candidates_of_the_old_version_are_listed(upskill: Upskill, project:
     table = carried_out(upskill("versions", skill)).out
     assert table.count("kept") == sum(row["accepted"] for row in rows)
     assert all(row["note"].split()[0] in table for row in rows)
-    assert upskill("versions", skill, "c1", "c2").out.startswith("--- c1/SKILL.md")  # by their old names
+    assert upskill("versions", skill, "c1", "c2").out.startswith(
+        "--- c1/SKILL.md"
+    )  # by their old names

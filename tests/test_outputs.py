@@ -20,7 +20,10 @@ from conftest import Upskill, greetings, write_script, write_skill
 from upskill import open_store
 
 SECRET = "ghp_" + "aB3dE6gH9kLmN2pQ5sT8vWxY" * 2
-RULES = [{"system": "ahoy", "answer": f"ahoy, your token is {SECRET}"}, {"answer": "hello, kittiwake9! is in it"}]
+RULES = [
+    {"system": "ahoy", "answer": f"ahoy, your token is {SECRET}"},
+    {"answer": "hello, kittiwake9! is in it"},
+]
 PROMPT = "Greet me. The password is kittiwake9!"
 FILES = {
     "report.html": ("report", "last", "-o"),
@@ -46,7 +49,9 @@ def run(upskill: Upskill, home: Path) -> Iterator[tuple[object, ...]]:
     suite["cases"][0]["prompt"] = PROMPT
     write_skill(home / "greeting", suite=suite)
     line = ("eval", "greeting", "-m", write_script(home / "student.json", RULES))
-    done = upskill(*line, *(part for kind in REPORTS for part in ("--report", f"{kind}=eval.{kind}")))
+    done = upskill(
+        *line, *(part for kind in REPORTS for part in ("--report", f"{kind}=eval.{kind}"))
+    )
     assert done.code == 0, done.err
     yield line
     os.umask(before)
@@ -58,14 +63,22 @@ def open_to_others(folder: Path) -> list[str]:
         str(path.relative_to(folder))
         for path in sorted(folder.rglob("*"))
         if path.stat().st_mode & 0o077
-        and not any(parent.stat().st_mode & 0o077 == 0 for parent in path.parents if folder in parent.parents)
+        and not any(
+            parent.stat().st_mode & 0o077 == 0
+            for parent in path.parents
+            if folder in parent.parents
+        )
     ]
 
 
 def test_what_holds_the_content_of_a_run_is_its_owners_only(
     upskill: Upskill, run: tuple[object, ...], home: Path
 ) -> None:
-    ours = {"greeting", "student.json", *(str(path.relative_to(home)) for path in (home / "greeting").rglob("*"))}
+    ours = {
+        "greeting",
+        "student.json",
+        *(str(path.relative_to(home)) for path in (home / "greeting").rglob("*")),
+    }
     for file, command in FILES.items():
         assert upskill(*command, file).code == 0
     for kind in FOLDERS:
@@ -73,7 +86,11 @@ def test_what_holds_the_content_of_a_run_is_its_owners_only(
     assert upskill("eval", "greeting", "-m", "handoff:desk").code == 0
     (store,) = home.rglob("upskill.db")
     with open_store(store.parent):
-        assert {path.name for path in store.parent.iterdir()} >= {"upskill.db", "upskill.db-wal", "upskill.db-shm"}
+        assert {path.name for path in store.parent.iterdir()} >= {
+            "upskill.db",
+            "upskill.db-wal",
+            "upskill.db-shm",
+        }
         assert {path.stat().st_mode & 0o077 for path in store.parent.glob("upskill.db*")} == {0}
         assert set(open_to_others(home)) <= ours
     assert not open_to_others(home / "desk")
@@ -92,10 +109,17 @@ def test_a_file_that_upskill_did_not_write_is_overwritten_only_by_force(
         place = f"{file.partition('.')[2]}={file}" if file.startswith("eval.") else file
         for _ in range(2):  # its own file is replaced
             assert upskill(*command, place).code == 0, file
-        for content in (b"years of work", b"upskill: my notes\nupskill show last\n", b"\x1f\x8b\x08 no gzip"):
+        for content in (
+            b"years of work",
+            b"upskill: my notes\nupskill show last\n",
+            b"\x1f\x8b\x08 no gzip",
+        ):
             Path(file).write_bytes(content)
             done = upskill(*command, place)
-            assert (done.code, f"{file}: already exists, and upskill did not write it" in done.err) == (2, True), file
+            assert (
+                done.code,
+                f"{file}: already exists, and upskill did not write it" in done.err,
+            ) == (2, True), file
             assert ("or delete this one" if file.startswith("eval.") else "--force") in done.err
             assert Path(file).read_bytes() == content
         if file.startswith("eval."):
@@ -116,7 +140,11 @@ def test_a_link_is_followed_to_see_whose_file_it_is_and_then_replaced(upskill: U
     command = ("report", "last", "-o", link)
     assert "upskill did not write it" in upskill(*command).err
     assert upskill(*command, "--force").code == 0
-    assert (link.is_symlink(), link.stat().st_mode & 0o777, thesis.read_text()) == (False, 0o600, "years of work")
+    assert (link.is_symlink(), link.stat().st_mode & 0o777, thesis.read_text()) == (
+        False,
+        0o600,
+        "years of work",
+    )
 
 
 def test_a_changed_export_is_replaced_by_force_and_a_folder_of_somebody_else_never(
@@ -138,7 +166,10 @@ def test_exports_say_that_they_hold_full_text_and_redact_takes_secrets_out(
     upskill: Upskill, run: tuple[object, ...]
 ) -> None:
     for kind in ("csv", "jsonl", "parquet", "inspect", "skill-creator"):
-        full, clean = (("export", "last", "--format", kind, "-o", f"{name}-{kind}") for name in ("full", "clean"))
+        full, clean = (
+            ("export", "last", "--format", kind, "-o", f"{name}-{kind}")
+            for name in ("full", "clean")
+        )
         assert "contains full prompts and answers; --redact removes secrets" in upskill(*full).err
         assert read_all(Path(f"full-{kind}")).count(SECRET.encode())
         done = upskill(*clean, "--redact")
@@ -147,14 +178,21 @@ def test_exports_say_that_they_hold_full_text_and_redact_takes_secrets_out(
         assert (SECRET.encode() in text, b"kittiwake9!" in text) == (False, False), kind
         assert b"[REDACTED" in text
     for kind in ("markdown", "upskill-runs"):
-        assert "full prompts" not in upskill("export", "last", "--format", kind, "-o", f"full-{kind}").err
+        assert (
+            "full prompts"
+            not in upskill("export", "last", "--format", kind, "-o", f"full-{kind}").err
+        )
     printed = upskill("export", "last", "--format", "jsonl", "-o", "-", "--redact")
     assert (SECRET in printed.out, "Redacted" in printed.err) == (False, True)
     assert "--redact removes secrets" in upskill("report", "last", "-o", "full.html").err
     assert SECRET.encode() in read_all(Path("full.html"))
     assert upskill("report", "last", "-o", "clean.html", "--redact").code == 0
     page = read_all(Path("clean.html"))
-    assert (SECRET.encode() in page, b"kittiwake9!" in page, b"[REDACTED github-token]" in page) == (False, False, True)
+    assert (
+        SECRET.encode() in page,
+        b"kittiwake9!" in page,
+        b"[REDACTED github-token]" in page,
+    ) == (False, False, True)
 
 
 def read_all(path: Path) -> bytes:
@@ -172,13 +210,18 @@ def read_all(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_a_device_is_written_to_and_a_full_disk_is_a_message(upskill: Upskill, run: tuple[object, ...]) -> None:
+def test_a_device_is_written_to_and_a_full_disk_is_a_message(
+    upskill: Upskill, run: tuple[object, ...]
+) -> None:
     for file, command in FILES.items():
         if file.startswith("lift"):
             continue  # is told by its ending
         assert upskill(*command, "/dev/null").code == 0, file
         done = upskill(*command, "/dev/full")
-        assert (done.code, "/dev/full: cannot be written: No space left on device" in done.err) == (2, True), done.err
+        assert (done.code, "/dev/full: cannot be written: No space left on device" in done.err) == (
+            2,
+            True,
+        ), done.err
     assert Path("/dev/full").is_char_device()
 
 
@@ -199,7 +242,10 @@ def test_a_full_disk_behind_standard_output_is_a_message(run: tuple[object, ...]
     for line in LINES:
         with Path("/dev/full").open("wb") as full:
             done = spawn(*line, stdout=full)
-            assert (done.returncode, done.stderr.count(b"standard output: cannot be written: No space")) == (2, 1), line
+            assert (
+                done.returncode,
+                done.stderr.count(b"standard output: cannot be written: No space"),
+            ) == (2, 1), line
             assert b"bug" not in done.stderr
     with Path("/dev/full").open("wb") as full:
         assert spawn("eval", "nowhere", stderr=full).returncode == 2
@@ -208,7 +254,9 @@ def test_a_full_disk_behind_standard_output_is_a_message(run: tuple[object, ...]
 def spawn(
     *argv: str, stdout: IO[bytes] | int = subprocess.PIPE, stderr: IO[bytes] | int = subprocess.PIPE
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "upskill", *argv], check=False, stdout=stdout, stderr=stderr)
+    return subprocess.run(
+        [sys.executable, "-m", "upskill", *argv], check=False, stdout=stdout, stderr=stderr
+    )
 
 
 def test_forty_columns_and_a_terminal_without_utf8_are_respected(

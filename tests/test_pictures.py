@@ -40,7 +40,9 @@ HOSTILE = [
 Box = tuple[float, float, float, float]
 
 
-def arm(passed: int, failed: int, errored: int = 0, *, tokens: int = 100, cost: float | None = None) -> dict[str, Any]:
+def arm(
+    passed: int, failed: int, errored: int = 0, *, tokens: int = 100, cost: float | None = None
+) -> dict[str, Any]:
     scored = passed + failed
     return {
         "passed": passed,
@@ -53,12 +55,23 @@ def arm(passed: int, failed: int, errored: int = 0, *, tokens: int = 100, cost: 
     }
 
 
-def model(name: str, baseline: dict[str, Any], skill: dict[str, Any], **given: Any) -> dict[str, Any]:
-    usual = {"pairs": 48, "lift": 0.5, "interval": [0.3, 0.7], "level": 0.95, "decision": "helps", "reason": ""}
+def model(
+    name: str, baseline: dict[str, Any], skill: dict[str, Any], **given: Any
+) -> dict[str, Any]:
+    usual = {
+        "pairs": 48,
+        "lift": 0.5,
+        "interval": [0.3, 0.7],
+        "level": 0.95,
+        "decision": "helps",
+        "reason": "",
+    }
     return {"model": name, "baseline": baseline, "skill": skill, **usual, **given}
 
 
-def made_up(models: int, *, names: list[str] | None = None, priced: bool = True, seed: int = 0) -> dict[str, Any]:
+def made_up(
+    models: int, *, names: list[str] | None = None, priced: bool = True, seed: int = 0
+) -> dict[str, Any]:
     """A document with every decision, and among many models one without a scored trial and one without a price."""
     draw = random.Random(seed)
     rows: list[dict[str, Any]] = []
@@ -67,11 +80,19 @@ def made_up(models: int, *, names: list[str] | None = None, priced: bool = True,
         before, after = draw.randint(0, 30), draw.randint(5, 48)
         lift = (after - before) / 48
         low, high = lift - 0.15, min(1.0, lift + 0.13)
-        decision = "helps" if low > 0 else "hurts" if high < 0 else ("no effect", "saves", "undecided")[number % 3]
+        decision = (
+            "helps"
+            if low > 0
+            else "hurts"
+            if high < 0
+            else ("no effect", "saves", "undecided")[number % 3]
+        )
         cost = (lambda: draw.random() / 10) if priced else (lambda: None)
         baseline = arm(before, 48 - before, tokens=draw.randint(20, 200), cost=cost())
         skill = arm(after, 48 - after, tokens=draw.randint(300, 2000), cost=cost())
-        rows.append(model(name, baseline, skill, lift=lift, interval=[low, high], decision=decision))
+        rows.append(
+            model(name, baseline, skill, lift=lift, interval=[low, high], decision=decision)
+        )
     if models > 6:
         none: dict[str, Any] = {"lift": None, "interval": None, "pairs": 0, "decision": "undecided"}
         rows[5] = model(rows[5]["model"], arm(0, 0, 48), arm(0, 0, 48), **none)
@@ -108,12 +129,22 @@ def every_kind(document: dict[str, Any], cells: Cells, options: PictureOptions) 
 def crowds() -> dict[str, str]:
     """Pictures of few and many models and cases, with names of every sort, wide and narrow."""
     found: dict[str, str] = {}
-    for models, cases, runs, names in ((1, 1, 1, None), (3, 48, 1, None), (11, 70, 3, HOSTILE), (40, 300, 1, None)):
+    for models, cases, runs, names in (
+        (1, 1, 1, None),
+        (3, 48, 1, None),
+        (11, 70, 3, HOSTILE),
+        (40, 300, 1, None),
+    ):
         document = made_up(models, names=names, priced=models != 3)
-        ids = [f"{HOSTILE[number % len(HOSTILE)] if names else 'case'}-{number}" for number in range(cases)]
+        ids = [
+            f"{HOSTILE[number % len(HOSTILE)] if names else 'case'}-{number}"
+            for number in range(cases)
+        ]
         cells = some_cells(document, ids, runs)
         for width in (310, 720) if models != 3 else (310, 520, 720, 1600):
-            options = PictureOptions(width=width, notes=["Not finished: 37 of 96 trials are scored."])
+            options = PictureOptions(
+                width=width, notes=["Not finished: 37 of 96 trials are scored."]
+            )
             for kind, svg in every_kind(document, cells, options).items():
                 found[f"{kind}, {models} models, {width} px"] = svg
     return found
@@ -131,7 +162,10 @@ def said(element: ET.Element) -> str:
 def box_of(element: ET.Element) -> Box:
     size, words = float(element.attrib["font-size"]), said(element)
     width = text_width(words, size, bold="font-weight" in element.attrib)
-    x = float(element.attrib["x"]) - {"start": 0, "middle": 0.5, "end": 1}[element.get("text-anchor", "start")] * width
+    x = (
+        float(element.attrib["x"])
+        - {"start": 0, "middle": 0.5, "end": 1}[element.get("text-anchor", "start")] * width
+    )
     return x, float(element.attrib["y"]) - 0.93 * size, width, 1.16 * size
 
 
@@ -159,7 +193,10 @@ def cut_off(boxes: list[tuple[str, Box]], view: Box) -> list[str]:
     return [
         words
         for words, (left, top, wide, high) in boxes
-        if left < x - 0.5 or top < y - 0.5 or left + wide > x + width + 0.5 or top + high > y + height + 0.5
+        if left < x - 0.5
+        or top < y - 0.5
+        or left + wide > x + width + 0.5
+        or top + high > y + height + 0.5
     ]
 
 
@@ -174,15 +211,26 @@ def test_no_text_is_small_or_cut_off_or_overlaps_another() -> None:
 
 
 def test_the_picture_of_one_model_uses_its_width_and_hides_nothing() -> None:
-    document = {"run": "r", "skill": {"name": "tern"}, "models": [model("local", arm(0, 12), arm(11, 1), lift=0.92)]}
+    document = {
+        "run": "r",
+        "skill": {"name": "tern"},
+        "models": [model("local", arm(0, 12), arm(11, 1), lift=0.92)],
+    }
     cells = {("case-1", "local", "baseline"): (0, 1, 0), ("case-1", "local", "skill"): (1, 0, 0)}
-    drawn = {kind: ET.fromstring(svg) for kind, svg in every_kind(document, cells, PictureOptions()).items()}
+    drawn = {
+        kind: ET.fromstring(svg)
+        for kind, svg in every_kind(document, cells, PictureOptions()).items()
+    }
     (lift,) = (each for each in texts(drawn["bars"]) if said(each) == "+92 points")
-    bars = [each for each in drawn["bars"].iter(f"{SVG}rect") if "bar-skill" in each.get("class", "")]
+    bars = [
+        each for each in drawn["bars"].iter(f"{SVG}rect") if "bar-skill" in each.get("class", "")
+    ]
     assert sum(box_of(lift)[::2]) < float(bars[-1].attrib["x"])  # the first is of the legend
     assert {"1", "1 local"}.isdisjoint(map(said, texts(drawn["tokens"])))
     assert "local" in map(said, texts(drawn["tokens"]))
-    rects = [each for each in drawn["heat-map"].iter(f"{SVG}rect") if "heat-" in each.get("class", "")]
+    rects = [
+        each for each in drawn["heat-map"].iter(f"{SVG}rect") if "heat-" in each.get("class", "")
+    ]
     assert max(float(each.attrib["x"]) + float(each.attrib["width"]) for each in rects) > 700
 
 
@@ -205,7 +253,8 @@ def test_a_real_browser_finds_no_text_that_is_cut_off_or_overlaps_another(browse
         assert measured, name
         # Accents of a font that is not the usual one may stand higher; a line has room for a little of that.
         flat: list[tuple[str, Box]] = [
-            (words, (x, y + 0.12 * height, width, 0.76 * height)) for words, (x, y, width, height) in measured
+            (words, (x, y + 0.12 * height, width, 0.76 * height))
+            for words, (x, y, width, height) in measured
         ]
         assert overlapping(flat) == [], name
         assert cut_off(flat, view_box(ET.fromstring(crowds()[name]))) == [], name
@@ -215,8 +264,22 @@ def test_names_of_others_are_text_and_nothing_else() -> None:
     for name, svg in crowds().items():
         root = ET.fromstring(svg)
         tags = {each.tag.removeprefix(SVG) for each in root.iter()}
-        assert tags <= {"svg", "title", "desc", "style", "rect", "line", "text", "path", "circle", "polygon", "g"}, name
-        assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\ud800-\udfff\ufffe\uffff]", svg), name
+        assert tags <= {
+            "svg",
+            "title",
+            "desc",
+            "style",
+            "rect",
+            "line",
+            "text",
+            "path",
+            "circle",
+            "polygon",
+            "g",
+        }, name
+        assert not re.search(
+            "[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\ud800-\udfff\ufffe\uffff]", svg
+        ), name
     assert "\\x202eevil\\x202c" in crowds()["forest, 11 models, 720 px"]
     assert "&lt;script&gt;" in crowds()["pareto, 11 models, 720 px"]
 
@@ -246,23 +309,32 @@ def test_every_value_is_printed_as_the_document_has_it() -> None:
     for row in document["models"]:
         if row["lift"] is not None:
             low, high = (row["lift"] if end is None else end for end in row["interval"])
-            value = (
-                f"{row['decision']}: {round(100 * row['lift']):+d} ({round(100 * low):+d} to {round(100 * high):+d})"
-            )
+            interval = f"({round(100 * low):+d} to {round(100 * high):+d})"
+            value = f"{row['decision']}: {round(100 * row['lift']):+d} {interval}"
             assert value in drawn["forest"]
         for each in (row["baseline"], row["skill"]):
             if each["pass_rate"] is not None:
                 assert f"{percent(each['pass_rate'])} ({each['passed']}/48)" in drawn["bars"]
-                assert f"{percent(each['pass_rate'])} at {each['input_tokens'] / 48:,.0f} tokens" in drawn["tokens"]
+                assert (
+                    f"{percent(each['pass_rate'])} at {each['input_tokens'] / 48:,.0f} tokens"
+                    in drawn["tokens"]
+                )
     assert "no lift, 0 pairs" in drawn["forest"]
     assert drawn["bars"].count("not scored") == 2
     assert "price unknown" in drawn["pareto"] or "tokens" in drawn["pareto"]
 
 
 LONG = [
-    [f"provider:org/m{number:02}-Qwen2.5-Coder-{number}.5B-Instruct-2026-11-16-preview" for number in range(12)],
+    [
+        f"provider:org/m{number:02}-Qwen2.5-Coder-{number}.5B-Instruct-2026-11-16-preview"
+        for number in range(12)
+    ],
     [f"provider:{'a' * 80}{number:02}{'b' * 80}" for number in range(12)],  # nothing to leave out
-    ["provider:model", *(f"provider:model-{'x-' * number}" for number in range(1, 40, 4)), "\u202emodel"],
+    [
+        "provider:model",
+        *(f"provider:model-{'x-' * number}" for number in range(1, 40, 4)),
+        "\u202emodel",
+    ],
 ]
 
 
@@ -270,8 +342,13 @@ LONG = [
 def test_no_two_names_look_alike_however_narrow_the_picture(names: list[str]) -> None:
     document = made_up(12, names=names)
     cells = some_cells(document, [f"case-{name}" for name in names])
-    drawn = [(width, every_kind(document, cells, PictureOptions(width=width))) for width in (310, 390, 720)]
-    for width, kind, svg in [(width, kind, svg) for width, kinds in drawn for kind, svg in kinds.items()]:
+    drawn = [
+        (width, every_kind(document, cells, PictureOptions(width=width)))
+        for width in (310, 390, 720)
+    ]
+    for width, kind, svg in [
+        (width, kind, svg) for width, kinds in drawn for kind, svg in kinds.items()
+    ]:
         root = ET.fromstring(svg)
         boxes = [(said(each), box_of(each)) for each in texts(root)]
         assert (overlapping(boxes), cut_off(boxes, view_box(root))) == ([], []), (kind, width)
@@ -302,7 +379,9 @@ def test_errors_are_why_there_is_no_decision_in_a_forest_too() -> None:
 
 def test_pictures_of_two_skills_say_so() -> None:
     document = made_up(3)
-    for kind, svg in every_kind(document, some_cells(document, ["a"]), PictureOptions(has_reference=True)).items():
+    for kind, svg in every_kind(
+        document, some_cells(document, ["a"]), PictureOptions(has_reference=True)
+    ).items():
         drawn = shown(svg)
         assert "reference skill" in drawn, kind
         assert "this skill" in drawn, kind
@@ -310,16 +389,25 @@ def test_pictures_of_two_skills_say_so() -> None:
 
 
 def test_a_forest_without_a_lift_has_no_axis() -> None:
-    rows = [model("m", arm(0, 0), arm(3, 1), lift=None, interval=None, pairs=0, decision="undecided")]
+    rows = [
+        model("m", arm(0, 0), arm(3, 1), lift=None, interval=None, pairs=0, decision="undecided")
+    ]
     svg = pictures.lift_forest({"skill": {"name": "s"}, "models": rows})
     assert "no lift, 0 pairs" in shown(svg)
     assert list(ET.fromstring(svg).iter(f"{SVG}line")) == []
 
 
 def test_a_mark_stands_where_its_value_is() -> None:
-    document = {"skill": {"name": "s"}, "models": [model("m", arm(1, 3), arm(3, 1), lift=0.25, interval=[-0.5, 0.75])]}
+    document = {
+        "skill": {"name": "s"},
+        "models": [model("m", arm(1, 3), arm(3, 1), lift=0.25, interval=[-0.5, 0.75])],
+    }
     root = ET.fromstring(pictures.lift_forest(document))
-    ticks = {said(each): float(each.attrib["x"]) for each in texts(root) if re.fullmatch(r"[+-]?\d+", said(each))}
+    ticks = {
+        said(each): float(each.attrib["x"])
+        for each in texts(root)
+        if re.fullmatch(r"[+-]?\d+", said(each))
+    }
     [mark] = [each for each in root.iter(f"{SVG}circle") if float(each.attrib["r"]) == 5][:1]
     a_point = (ticks["+60"] - ticks["0"]) / 60
     assert float(mark.attrib["cx"]) == pytest.approx(ticks["0"] + 25 * a_point, abs=0.1)
@@ -327,7 +415,11 @@ def test_a_mark_stands_where_its_value_is() -> None:
     assert float(ends.attrib["x1"]) == pytest.approx(ticks["0"] - 50 * a_point, abs=0.1)
     assert float(ends.attrib["x2"]) == pytest.approx(ticks["0"] + 75 * a_point, abs=0.1)
     root = ET.fromstring(pictures.pass_rates(document))
-    bars = [float(each.attrib["width"]) for each in root.iter(f"{SVG}rect") if "bar" in each.attrib["class"]]
+    bars = [
+        float(each.attrib["width"])
+        for each in root.iter(f"{SVG}rect")
+        if "bar" in each.attrib["class"]
+    ]
     assert bars[-1] == pytest.approx(3 * bars[-2], rel=0.01)
 
 
@@ -337,14 +429,22 @@ def test_the_front_is_the_one_of_the_document(upskill: Upskill, home: Path) -> N
     names = [
         write_script(
             home / "dear.yaml",
-            [{"system": "ahoy", "answer": "ahoy", "usage": usage | {"cost": 0.5}}, {"answer": "no", "usage": usage}],
+            [
+                {"system": "ahoy", "answer": "ahoy", "usage": usage | {"cost": 0.5}},
+                {"answer": "no", "usage": usage},
+            ],
         ),
         write_script(
             home / "cheap.yaml",
-            [{"system": "ahoy", "answer": "ahoy", "usage": usage}, {"answer": "no", "usage": usage | {"cost": 0.001}}],
+            [
+                {"system": "ahoy", "answer": "ahoy", "usage": usage},
+                {"answer": "no", "usage": usage | {"cost": 0.001}},
+            ],
         ),
     ]
-    document = upskill("eval", home / "greeter", *(word for name in names for word in ("-m", name)), "--json").json
+    document = upskill(
+        "eval", home / "greeter", *(word for name in names for word in ("-m", name)), "--json"
+    ).json
     described = ET.fromstring(pictures.pareto(document)).findtext(f"{SVG}desc") or ""
     arms = {"baseline": "baseline", "skill": "with skill"}
     front = [f"{each['model']} {arms[each['arm']]}" for each in document["choices"]["pareto"]]
@@ -359,7 +459,10 @@ def test_a_heat_map_of_any_size_stays_one_that_can_be_read() -> None:
     assert len(svg) < 400_000
     assert float(ET.fromstring(svg).attrib["height"]) < 6_000
     document = made_up(3)
-    alike = {(f"case-{number}", "model-0", "skill"): (number % 2, 1 - number % 2, 0) for number in range(2000)}
+    alike = {
+        (f"case-{number}", "model-0", "skill"): (number % 2, 1 - number % 2, 0)
+        for number in range(2000)
+    }
     drawn = shown(pictures.heat_map(document, alike))
     assert drawn.count("1,000 cases") == 2
     assert "2,000 cases" in drawn
@@ -378,12 +481,24 @@ def test_a_cell_says_passed_failed_errored_missing_and_never_rounds_to_always() 
     ]
     document = {"skill": {"name": "s"}, "models": [model("m", arm(0, 0), arm(1, 1))]}
     svg = pictures.heat_map(document, pictures.cells_of(outcomes), cases=["not-run"])
-    rows = [[said(each) for each in group.iter(f"{SVG}text")] for group in ET.fromstring(svg).iter(f"{SVG}g")]
-    assert dict(rows) == {"not-run": "–", "often": "99", "broken": "err", "retried": "100", "never": "0"}
+    rows = [
+        [said(each) for each in group.iter(f"{SVG}text")]
+        for group in ET.fromstring(svg).iter(f"{SVG}g")
+    ]
+    assert dict(rows) == {
+        "not-run": "–",
+        "often": "99",
+        "broken": "err",
+        "retried": "100",
+        "never": "0",
+    }
 
 
 def test_numbers_that_mean_nothing_say_so() -> None:
-    document = {"skill": {"name": "s"}, "models": [model("m", arm(1, 1), arm(1, 1), reason="isolation")]}
+    document = {
+        "skill": {"name": "s"},
+        "models": [model("m", arm(1, 1), arm(1, 1), reason="isolation")],
+    }
     for kind, svg in every_kind(document, {}, PictureOptions()).items():
         assert "INVALID" in shown(svg), kind
 
@@ -398,8 +513,12 @@ def test_pictures_of_no_model_at_all_are_still_pictures() -> None:
 
 def luminance(color: str) -> float:
     values = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
-    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values
+    ]
+    return sum(
+        weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
+    )
 
 
 def contrast(*colors: str) -> float:
@@ -419,7 +538,10 @@ def test_text_and_signs_stand_out_for_everybody(theme: dict[str, str]) -> None:
 
 def test_each_theme_has_its_colours_and_auto_has_both() -> None:
     document = made_up(1)
-    themes: list[tuple[Theme, dict[str, str], dict[str, str]]] = [("light", LIGHT, DARK), ("dark", DARK, LIGHT)]
+    themes: list[tuple[Theme, dict[str, str], dict[str, str]]] = [
+        ("light", LIGHT, DARK),
+        ("dark", DARK, LIGHT),
+    ]
     for theme, wanted, unwanted in themes:
         svg = pictures.lift_forest(document, PictureOptions(theme=theme))
         assert wanted["ink"] in svg
@@ -431,7 +553,11 @@ def test_each_theme_has_its_colours_and_auto_has_both() -> None:
     bare = pictures.lift_forest(document, PictureOptions(style=False))
     assert "<style" not in bare
     assert "style=" not in bare  # which a strict Content-Security-Policy would ignore
-    used = set(re.findall(r"up-[\w-]+", " ".join(re.findall(r'class="([^"]*)"', "".join(crowds().values())))))
+    used = set(
+        re.findall(
+            r"up-[\w-]+", " ".join(re.findall(r'class="([^"]*)"', "".join(crowds().values())))
+        )
+    )
     assert used - {"up-row"} <= set(re.findall(r"\.(up-[\w-]+)", style()))
 
 
@@ -456,10 +582,20 @@ def run(upskill: Upskill, home: Path) -> dict[str, Any]:
     """A run of two models, as `--json` has it."""
     write_script(home / "dull.yaml", [{"answer": "hello"}])
     folder = write_skill(home / "greeter", cases=12)
-    return upskill("eval", folder, "-m", write_script(home / "bright.yaml"), "-m", "scripted:dull.yaml", "--json").json
+    return upskill(
+        "eval",
+        folder,
+        "-m",
+        write_script(home / "bright.yaml"),
+        "-m",
+        "scripted:dull.yaml",
+        "--json",
+    ).json
 
 
-def test_plot_draws_what_the_file_is_called_or_the_flags_say(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
+def test_plot_draws_what_the_file_is_called_or_the_flags_say(
+    upskill: Upskill, run: dict[str, Any], home: Path
+) -> None:
     for name, kind, words in (
         ("lift.svg", "forest", "helps: +100 (+55 to +100), 12 pairs"),
         ("pass-rates.svg", "bars", "100% (12/12)"),
@@ -472,19 +608,27 @@ def test_plot_draws_what_the_file_is_called_or_the_flags_say(upskill: Upskill, r
         svg = Path(name).read_text(encoding="utf-8")
         assert f"up-{kind}-" in svg
         assert words in shown(svg), name
-    assert upskill("plot", run["run"], "--kind", "forest", "-o", "-").out == Path("lift.svg").read_text(
-        encoding="utf-8"
-    )
+    assert upskill("plot", run["run"], "--kind", "forest", "-o", "-").out == Path(
+        "lift.svg"
+    ).read_text(encoding="utf-8")
     tokens = upskill("plot", "last", "--kind", "pareto", "--by", "tokens", "-o", "-").out
     assert "0% at 23 tokens → 100% at 63 tokens" in shown(tokens)
     assert upskill("plot", "last", "--kind", "bars").err == f"Wrote {run['run']}-bars.svg\n"
     assert upskill("plot", "last", "--kind", "all", "-o", "made/here").code == 0
     kinds = ("bars", "forest", "heat-map", "pareto")
-    assert sorted(path.name for path in Path("made/here").iterdir()) == [f"{run['run']}-{kind}.svg" for kind in kinds]
+    assert sorted(path.name for path in Path("made/here").iterdir()) == [
+        f"{run['run']}-{kind}.svg" for kind in kinds
+    ]
     assert upskill("plot", "last", "--kind", "bars", "--kind", "pareto", "-o", "two.svg").code == 0
     assert (Path("two-bars.svg").is_file(), Path("two-pareto.svg").is_file()) == (True, True)
-    svg = upskill("plot", "last", "-m", "scripted:dull.yaml", "--width", "400", "--theme", "dark", "-o", "-").out
-    assert (ET.fromstring(svg).attrib["width"], "bright" in svg, LIGHT["ink"] in svg) == ("424", False, False)
+    svg = upskill(
+        "plot", "last", "-m", "scripted:dull.yaml", "--width", "400", "--theme", "dark", "-o", "-"
+    ).out
+    assert (ET.fromstring(svg).attrib["width"], "bright" in svg, LIGHT["ink"] in svg) == (
+        "424",
+        False,
+        False,
+    )
 
 
 def test_plot_draws_a_png_with_text(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
@@ -505,12 +649,18 @@ def test_plot_says_what_is_missing_for_a_png(
     upskill: Upskill, run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     png.find_font.cache_clear()
-    monkeypatch.setattr(png, "FONTS", ())  # resvg draws any other name in a font that it knows, where there is one
+    monkeypatch.setattr(
+        png, "FONTS", ()
+    )  # resvg draws any other name in a font that it knows, where there is one
     done = upskill("plot", "last", "-o", "lift.png")
     assert (done.code, "no font found" in done.err, ".svg" in done.err) == (2, True, True)
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     done = upskill("plot", "last", "-o", "lift.png")
-    assert (done.code, "needs the `resvg_py` package" in done.err, "[png]" in done.err) == (2, True, True)
+    assert (done.code, "needs the `resvg_py` package" in done.err, "[png]" in done.err) == (
+        2,
+        True,
+        True,
+    )
     assert not Path("lift.png").exists()
     assert upskill("plot", "last", "-o", "lift.svg").code == 0
 
@@ -537,18 +687,29 @@ def test_plot_tells_trials_that_are_missing_from_errors(upskill: Upskill, home: 
     folder = write_skill(home / "greeter", cases=12)
     rules = [{"system": "ahoy", "answer": "ahoy", "usage": {"input": 60, "output": 3, "cost": 0.1}}]
     dear = write_script(
-        home / "dear.yaml", [*rules, {"answer": "no", "usage": {"input": 60, "output": 3, "cost": 0.1}}]
+        home / "dear.yaml",
+        [*rules, {"answer": "no", "usage": {"input": 60, "output": 3, "cost": 0.1}}],
     )
-    halted = upskill("eval", folder, "-m", dear, "--set", "max_calls=7", "--concurrency", "1", "--json").json
+    halted = upskill(
+        "eval", folder, "-m", dear, "--set", "max_calls=7", "--concurrency", "1", "--json"
+    ).json
     scored = halted["models"][0]["unfinished"]["trials"]
     assert 0 < scored < 24
     for kind in ("forest", "heat-map"):
         done = upskill("plot", "last", "--kind", kind, "-o", "-")
         assert (done.code, f"Not finished: {scored} of 24 trials" in done.err) == (0, True)
         assert f"Not finished: {scored} of 24 trials" in shown(done.out).replace("\n", " ")
-    rules = [{"system": "ahoy", "answer": "ahoy"}, {"when": "1", "error": "overloaded"}, {"answer": "no"}]
+    rules = [
+        {"system": "ahoy", "answer": "ahoy"},
+        {"when": "1", "error": "overloaded"},
+        {"answer": "no"},
+    ]
     document = upskill("eval", folder, "-m", write_script(home / "errs.yaml", rules), "--json").json
     errored = sum(document["models"][0][name]["errored"] for name in ("baseline", "skill"))
     done = upskill("plot", "last", "-o", "-")
     said_of = f"{errored} of 24 trials errored"
-    assert (said_of in done.err, said_of in shown(done.out), "Not finished" in done.err) == (True, True, False)
+    assert (said_of in done.err, said_of in shown(done.out), "Not finished" in done.err) == (
+        True,
+        True,
+        False,
+    )

@@ -57,7 +57,9 @@ def own(request: pytest.FixtureRequest, postgres: PostgresServer) -> Generator[P
 # Away and back.
 
 
-async def test_what_is_written_while_the_server_is_away_is_there_once_when_it_is_back(own: PostgresServer) -> None:
+async def test_what_is_written_while_the_server_is_away_is_there_once_when_it_is_back(
+    own: PostgresServer,
+) -> None:
     large = replace(PLAN, runs=100)
     trials = list(large.trials())
     with open_store(own.new_place()) as store:
@@ -93,7 +95,9 @@ async def test_what_is_written_while_the_server_is_away_is_there_once_when_it_is
         assert store.revision(run) == store.revision()
 
 
-async def test_reading_and_starting_runs_wait_for_a_server_that_comes_back(own: PostgresServer) -> None:
+async def test_reading_and_starting_runs_wait_for_a_server_that_comes_back(
+    own: PostgresServer,
+) -> None:
     with open_store(own.new_place()) as store:
         first = begin(store)
         await store.add_result(first, result_of(TRIALS[0]))
@@ -104,7 +108,9 @@ async def test_reading_and_starting_runs_wait_for_a_server_that_comes_back(own: 
         back.join()
         own.stop("fast")
         own.start()
-        assert [result.trial for result in store.results(first)] == [TRIALS[0]]  # its connections are gone
+        assert [result.trial for result in store.results(first)] == [
+            TRIALS[0]
+        ]  # its connections are gone
         own.stop("fast")
         own.start()
         assert store.run(first.id).passed == 1
@@ -123,7 +129,9 @@ async def test_a_server_that_stays_away_is_an_error_that_says_so(
         own.stop("fast")
         with caplog.at_level(logging.DEBUG):
             for work in (lambda: store.run(run.id), lambda: begin(store, fresh=True)):
-                with pytest.raises(StoreError, match=r"Connection refused|No such file|terminating") as caught:
+                with pytest.raises(
+                    StoreError, match=r"Connection refused|No such file|terminating"
+                ) as caught:
                     work()
                 assert "resumes" in caught.value.hint
             with pytest.raises(StoreError, match="cannot be written"):
@@ -137,7 +145,9 @@ async def test_a_server_that_stays_away_is_an_error_that_says_so(
         assert store.run(run.id).passed == 1
 
 
-async def test_a_stream_that_breaks_in_the_middle_is_an_error_and_not_a_shorter_stream(own: PostgresServer) -> None:
+async def test_a_stream_that_breaks_in_the_middle_is_an_error_and_not_a_shorter_stream(
+    own: PostgresServer,
+) -> None:
     large = replace(PLAN, runs=60)
     with open_store(own.new_place()) as store:
         run = begin(store, large)
@@ -164,7 +174,9 @@ async def test_a_store_that_is_closed_closes_the_connections_of_streams_that_nob
         list(stream)
 
 
-async def test_a_claim_that_another_process_took_meanwhile_ends_the_work(own: PostgresServer) -> None:
+async def test_a_claim_that_another_process_took_meanwhile_ends_the_work(
+    own: PostgresServer,
+) -> None:
     place = own.new_place()
     with open_store(place) as store, open_store(place) as other:
         run = begin(store)
@@ -206,7 +218,9 @@ def test_a_process_that_is_killed_gives_up_its_claim(place: str) -> None:
 # Many at once.
 
 
-async def test_many_processes_open_a_new_store_and_write_the_same_trials_at_once(place: str) -> None:
+async def test_many_processes_open_a_new_store_and_write_the_same_trials_at_once(
+    place: str,
+) -> None:
     program = """
         import asyncio, sys
         sys.path.insert(0, sys.argv[2])
@@ -243,7 +257,11 @@ async def test_many_processes_open_a_new_store_and_write_the_same_trials_at_once
 async def test_the_same_trial_twice_in_one_commit_is_stored_by_the_rules(place: str) -> None:
     with open_store(place) as store:
         run = begin(store)
-        same = [result_of(TRIALS[0], None, answer="a"), result_of(TRIALS[0], False, answer="b"), result_of(TRIALS[0])]
+        same = [
+            result_of(TRIALS[0], None, answer="a"),
+            result_of(TRIALS[0], False, answer="b"),
+            result_of(TRIALS[0]),
+        ]
         await add_all(store, run, same)
         assert list(store.results(run)) == [same[1]]
         await asyncio.gather(*(store.add_reply("key", "one", text) for text in ("1", "2", "3")))
@@ -281,14 +299,21 @@ def test_an_older_store_gets_what_it_lacks_once(place: str) -> None:
             store.keep_draws("key", {"status 500": 1, "timeout": 1})
             assert store.draws("key") == {"status 500": 2, "timeout": 1}
     with database(place) as db:
-        assert [row[0] for row in db.execute("SELECT version FROM version ORDER BY 1")] == [1, VERSION]
+        assert [row[0] for row in db.execute("SELECT version FROM version ORDER BY 1")] == [
+            1,
+            VERSION,
+        ]
         assert db.execute("SELECT to_regclass('results_errored') IS NULL").fetchone() == (False,)
 
 
 def test_an_older_store_that_cannot_be_migrated_is_left_as_it_was(place: str) -> None:
     open_store(place).close()
     with database(place) as db:
-        for statement in ("DROP TABLE draws, looks", "CREATE VIEW looks AS SELECT 1", "UPDATE version SET version = 1"):
+        for statement in (
+            "DROP TABLE draws, looks",
+            "CREATE VIEW looks AS SELECT 1",
+            "UPDATE version SET version = 1",
+        ):
             db.execute(statement)
     with pytest.raises(UsageError, match=r"cannot be used as a store: .*looks"):
         open_store(place)
@@ -311,7 +336,9 @@ def refused(place: str) -> str:
     with pytest.raises(UsageError) as caught:
         open_store(place)
     assert caught.value.hint
-    told = "".join(traceback.format_exception(caught.value)) + caught.value.hint  # as UPSKILL_DEBUG shows it
+    told = (
+        "".join(traceback.format_exception(caught.value)) + caught.value.hint
+    )  # as UPSKILL_DEBUG shows it
     for secret in (PASSWORD, QUOTED_PASSWORD, "hunter2"):
         assert secret not in told
     return f"{caught.value.message}\n{caught.value.hint}"
@@ -321,16 +348,24 @@ def test_a_place_that_cannot_be_used_is_refused_with_words_and_without_its_passw
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, port = f"host={postgres.folder}&port={postgres.port}", postgres.port
-    assert "PGPASSWORD or ~/.pgpass" in refused(f"postgresql://upskill:hunter2@127.0.0.1:{port}/postgres")
+    assert "PGPASSWORD or ~/.pgpass" in refused(
+        f"postgresql://upskill:hunter2@127.0.0.1:{port}/postgres"
+    )
     monkeypatch.setenv("PGPASSWORD", "hunter2")
     assert "password authentication failed" in refused(f"postgresql://upskill@/postgres?{here}")
     monkeypatch.delenv("PGPASSWORD")
     assert "createdb NAME" in refused(f"postgresql://upskill:{QUOTED_PASSWORD}@/none?{here}")
     assert "Is the server running" in refused("postgresql://upskill:hunter2@127.0.0.1:1/postgres")
-    assert "postgresql://…: not a PostgreSQL URL" in refused("postgresql://upskill:hunter2@host:port/postgres")
-    assert "postgresql://…: not a PostgreSQL URL" in refused("postgresql://upskill:hun@ter2:hunter2@host/postgres")
+    assert "postgresql://…: not a PostgreSQL URL" in refused(
+        "postgresql://upskill:hunter2@host:port/postgres"
+    )
+    assert "postgresql://…: not a PostgreSQL URL" in refused(
+        "postgresql://upskill:hun@ter2:hunter2@host/postgres"
+    )
     assert "not a PostgreSQL URL" in refused("postgresql://host/postgres?colour=hunter2")
-    assert "is not a valid schema name" in refused(f"postgresql://host/postgres?schema={quote('a; DROP')}")
+    assert "is not a valid schema name" in refused(
+        f"postgresql://host/postgres?schema={quote('a; DROP')}"
+    )
 
 
 def test_a_database_that_does_not_fit_is_refused(postgres: PostgresServer) -> None:
@@ -349,8 +384,12 @@ def test_a_database_that_does_not_fit_is_refused(postgres: PostgresServer) -> No
         run = begin(store)
     schema = place.partition("schema=")[2]
     with database(place) as db:
-        db.execute(f"GRANT USAGE ON SCHEMA {schema} TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO guest")
-    with find_store(place.replace(f"upskill:{QUOTED_PASSWORD}", "guest:hunter2")) or pytest.fail("none") as store:
+        db.execute(
+            f"GRANT USAGE ON SCHEMA {schema} TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO guest"
+        )
+    with find_store(place.replace(f"upskill:{QUOTED_PASSWORD}", "guest:hunter2")) or pytest.fail(
+        "none"
+    ) as store:
         assert store.run("last") == run
         with pytest.raises(StoreError, match="cannot be written: permission denied"):
             begin(store, fresh=True)
@@ -411,7 +450,9 @@ def test_every_command_prints_the_same_from_either_kind_of_store(
         assert theirs == ours, command
         assert _written(home) == written, command
         _holds_no_password(theirs)
-    assert "8 of 8 trials are stored, nothing left to run" in upskill("eval", skill, "-m", model).err
+    assert (
+        "8 of 8 trials are stored, nothing left to run" in upskill("eval", skill, "-m", model).err
+    )
     for command in (
         ("doctor",),
         ("doctor", "--json"),
@@ -434,7 +475,11 @@ def _timeless(document: Any) -> Any:
 
 
 def _written(home: Path) -> list[bytes]:
-    return [path.read_bytes() for path in (home / "replies.jsonl", home / "report.html") if path.exists()]
+    return [
+        path.read_bytes()
+        for path in (home / "replies.jsonl", home / "report.html")
+        if path.exists()
+    ]
 
 
 def _holds_no_password(done: Done) -> None:

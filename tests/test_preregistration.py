@@ -18,7 +18,9 @@ SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
 
 
 def make_plan(home: Path, cases: int = 4) -> Plan:
-    model = Address("student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:"))
+    model = Address(
+        "student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:")
+    )
     return Plan(SKILL, Suite.parse(greetings(cases)), (model,))
 
 
@@ -46,7 +48,9 @@ async def test_a_planned_look_has_the_whole_error_and_an_unplanned_one_has_not(h
         unplanned = await evaluate(plan, store=store, options=RunOptions(margin=0.2))
         assert unplanned.verdicts[0].look == 2
         # What was looked at after the plan was written takes nothing from it, but earlier looks at a run of it do.
-        followed = await evaluate(plan, store=store, options=RunOptions(preregister=file, fresh=True))
+        followed = await evaluate(
+            plan, store=store, options=RunOptions(preregister=file, fresh=True)
+        )
         assert followed.verdicts[0].look == 3
         # A date that was changed, or of a clock that was set back, is not when the store met the plan.
         earlier = json.loads(file.read_text()) | {"registered": "2000-01-01T00:00:00+00:00"}
@@ -55,7 +59,9 @@ async def test_a_planned_look_has_the_whole_error_and_an_unplanned_one_has_not(h
         assert forged.verdicts[0].look == 4
 
 
-async def test_of_many_plans_and_of_many_runs_of_one_only_the_first_is_a_first_look(home: Path) -> None:
+async def test_of_many_plans_and_of_many_runs_of_one_only_the_first_is_a_first_look(
+    home: Path,
+) -> None:
     """Whoever registers often, or draws a registered run again, has looked as often."""
     plan = make_plan(home)
     first, second = home / "first.json", home / "second.json"
@@ -77,7 +83,9 @@ async def test_a_part_of_a_planned_run_is_no_planned_look(home: Path) -> None:
     register(file, plan, 0.05, None, 0)
     with open_store(home / "runs") as store:
         few_calls = Models(ledger=Ledger(Ceilings(calls=3)))
-        part = await evaluate(plan, store=store, models=few_calls, options=RunOptions(preregister=file))
+        part = await evaluate(
+            plan, store=store, models=few_calls, options=RunOptions(preregister=file)
+        )
         assert (part.looks, str(part.unfinished["student"])) == ({}, "unfinished: 3 of 8 trials")
         await evaluate(replace(plan, seed=9), store=store)
         complete = await evaluate(plan, store=store, options=RunOptions(preregister=file))
@@ -96,7 +104,9 @@ async def test_a_plan_that_comes_after_results_says_so(home: Path) -> None:
 @pytest.mark.parametrize("change", ["runs", "margin", "cases"])
 async def test_a_run_that_does_not_follow_its_plan_is_refused(home: Path, change: str) -> None:
     plan, file = make_plan(home), home / "plan.json"
-    other = {"runs": replace(plan, runs=2), "margin": plan, "cases": make_plan(home, cases=5)}[change]
+    other = {"runs": replace(plan, runs=2), "margin": plan, "cases": make_plan(home, cases=5)}[
+        change
+    ]
     with open_store(home / "runs") as store:
         await evaluate(plan, store=store, options=RunOptions(preregister=file))
         before = len(list(store.looks("greeter")))
@@ -107,14 +117,19 @@ async def test_a_run_that_does_not_follow_its_plan_is_refused(home: Path, change
         assert len(list(store.looks("greeter"))) == before
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"registered": 1}', "not json", "folder", "[" * 5000])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"registered": 1}', "not json", "folder", "[" * 5000]
+)
 async def test_a_file_that_is_no_registration_is_left_alone(home: Path, content: str) -> None:
     file = home / "plan.json"
     if content == "folder":
         file.mkdir()
     else:
         file.write_text(content)
-    with open_store(home / "runs") as store, pytest.raises(UsageError, match="not a preregistration file"):
+    with (
+        open_store(home / "runs") as store,
+        pytest.raises(UsageError, match="not a preregistration file"),
+    ):
         await evaluate(make_plan(home), store=store, options=RunOptions(preregister=file))
     assert file.is_dir() or file.read_text() == content
 

@@ -31,17 +31,24 @@ def test_a_long_prompt_costs_what_its_tier_costs() -> None:
     assert long > 3 * short * 1.5
 
 
-@pytest.mark.parametrize("name", ["openai:no-such-model", "pydantic-ai:no-such-provider:x", "codex"])
+@pytest.mark.parametrize(
+    "name", ["openai:no-such-model", "pydantic-ai:no-such-provider:x", "codex"]
+)
 def test_what_nobody_lists_has_no_price(name: str) -> None:
     assert price_for(resolve(name)).cost(1000, 1000) is None
 
 
 def test_a_given_price_wins_by_either_name() -> None:
-    given = {"sonnet": {"input": 1.0, "output": 2.0}, "gpt-4.1": {"input": 1.0, "output": 2.0, "cached": 0.25}}
+    given = {
+        "sonnet": {"input": 1.0, "output": 2.0},
+        "gpt-4.1": {"input": 1.0, "output": 2.0, "cached": 0.25},
+    }
     assert price_for(resolve("sonnet"), given).cost(1000, 1000, 500) == pytest.approx(3e-3)
     price = price_for(resolve("openai:gpt-4.1"), given)
     assert price.cost(1000, 1000, 1000) == pytest.approx(2.25e-3)
-    assert price_for(resolve("local"), {"local": {"input": 1.0, "output": 1.0}}).cost(1000, 0) == pytest.approx(1e-3)
+    assert price_for(resolve("local"), {"local": {"input": 1.0, "output": 1.0}}).cost(
+        1000, 0
+    ) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,9 @@ def test_a_given_price_wins_by_either_name() -> None:
         ({"input": 1.0, "output": 1.0, "outptu": 1.0}, "unknown rate 'outptu'"),
     ],
 )
-def test_a_given_price_that_is_incomplete_or_misspelt_is_a_usage_error(rates: dict[str, float], why: str) -> None:
+def test_a_given_price_that_is_incomplete_or_misspelt_is_a_usage_error(
+    rates: dict[str, float], why: str
+) -> None:
     with pytest.raises(UsageError, match=f"prices: x: {why}"):
         price_for(resolve("openai:x"), {"x": rates})
 
@@ -70,10 +79,14 @@ def test_the_router_costs_what_the_named_host_costs() -> None:
     assert price_for(resolve("hf:meta-llama/Llama-3.3-70B-Instruct:together")).is_known
 
 
-def test_a_model_is_looked_up_once_however_many_calls_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_looked_up_once_however_many_calls_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     price_for(resolve("openai:gpt-4.1"))
     monkeypatch.setattr(prices, "_look_up", None)  # calling it again would raise
-    assert [price_for(resolve("openai:gpt-4.1")).cost(n, n) for n in range(100)][1] == pytest.approx(10 / 1e6)
+    assert [price_for(resolve("openai:gpt-4.1")).cost(n, n) for n in range(100)][
+        1
+    ] == pytest.approx(10 / 1e6)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,11 @@ class Watched:
     """A display whose time passes only when it is told to; its thread is never started."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None = None, *, quiet: bool = False
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        stream: io.StringIO | None = None,
+        *,
+        quiet: bool = False,
     ) -> None:
         monkeypatch.delenv("UPSKILL_PROGRESS", raising=False)
         self.clock, self.stream = Clock(), stream or io.StringIO()
@@ -62,14 +66,20 @@ class Watched:
 @pytest.fixture
 def plan(home: Path) -> Plan:
     write_script(home / "model.yaml", HELPFUL)
-    return make_plan(Skill.load(write_skill(home / "greeter", cases=4)), models=["scripted:model.yaml"])
+    return make_plan(
+        Skill.load(write_skill(home / "greeter", cases=4)), models=["scripted:model.yaml"]
+    )
 
 
 def passed(trial: Trial) -> Result:
-    return Result(trial, "key", passed=trial.arm == "skill", usage=Usage(40, 10, cost_usd=0.0), seconds=1.0)
+    return Result(
+        trial, "key", passed=trial.arm == "skill", usage=Usage(40, 10, cost_usd=0.0), seconds=1.0
+    )
 
 
-def test_a_pipe_gets_a_line_every_15_seconds_and_none_before(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
+def test_a_pipe_gets_a_line_every_15_seconds_and_none_before(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan
+) -> None:
     watched = Watched(monkeypatch)
     progress = RunProgress(quiet=False, display=watched.display)
     with open_store(None) as store:
@@ -91,7 +101,9 @@ def test_a_pipe_gets_a_line_every_15_seconds_and_none_before(monkeypatch: pytest
     assert RunProgress(quiet=True).expected_time(80) == ""
 
 
-def test_a_long_wait_says_for_whom_and_that_the_machine_is_busy(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_a_long_wait_says_for_whom_and_that_the_machine_is_busy(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
     plan = make_plan(Skill.load(write_skill(home / "greeter", cases=4)), models=["local"])
     trials, load = list(plan.trials()), 0.5
     watched = Watched(monkeypatch)
@@ -102,12 +114,17 @@ def test_a_long_wait_says_for_whom_and_that_the_machine_is_busy(monkeypatch: pyt
     assert watched.after(30) == "… 0 of 8 trials\n… 0 of 8 trials · waiting for local for 30 s\n"
     load = 400.0
     assert re.search(
-        r"waiting for local for 45 s · this machine is busy: a load of 400 on \d+ cores?\n", watched.after(15)
+        r"waiting for local for 45 s · this machine is busy: a load of 400 on \d+ cores?\n",
+        watched.after(15),
     )
     progress.reading("local", 40, 40)
-    assert watched.after(15).startswith("… 0 of 8 trials · local is answering · waiting for local for ")
+    assert watched.after(15).startswith(
+        "… 0 of 8 trials · local is answering · waiting for local for "
+    )
     progress.result(passed(trials[0]))
-    assert watched.after(15) == "… 1 of 8 trials · about 7 min left · 50 tokens · free\n"  # 60 s for the first
+    assert (
+        watched.after(15) == "… 1 of 8 trials · about 7 min left · 50 tokens · free\n"
+    )  # 60 s for the first
 
 
 def test_a_fetch_loading_and_writing_say_so_too(
@@ -123,7 +140,10 @@ def test_a_fetch_loading_and_writing_say_so_too(
     show_transfer(watched.display, "loading local", 1, 1)
     watched.display.say("Generating test cases with opus...")
     assert capsys.readouterr().err == "Generating test cases with opus...\n"
-    assert watched.after(30) == "… Generating test cases with opus · 15 s\n… Generating test cases with opus · 30 s\n"
+    assert (
+        watched.after(30)
+        == "… Generating test cases with opus · 15 s\n… Generating test cases with opus · 30 s\n"
+    )
     watched.display.say("Comparing on opus... (6 cases:\n  72 trials)")  # wrapped
     assert watched.after(15) == "… Comparing on opus · 15 s\n"
     watched.display.say("Wrote 12 cases to evals.json")
@@ -162,8 +182,12 @@ def test_instant_results_say_nothing_of_the_time_left_and_waiting_does_not_raise
     assert watched.after(30).startswith("… 1 of 8 trials · 50 tokens")
     assert progress.expected_time(80) == ""
     progress.result(passed(second))
-    assert re.findall("about .* left", watched.after(30)) == ["about 3 min left"] * 2  # 6 times 30 s, at both lines
-    assert watched.after(15).startswith("… 2 of 8 trials · about 4 min left")  # overdue: 75 s for two
+    assert (
+        re.findall("about .* left", watched.after(30)) == ["about 3 min left"] * 2
+    )  # 6 times 30 s, at both lines
+    assert watched.after(15).startswith(
+        "… 2 of 8 trials · about 4 min left"
+    )  # overdue: 75 s for two
 
 
 @pytest.mark.parametrize(
@@ -210,7 +234,8 @@ def test_quiet_and_0_say_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(("extra", "how"), [([], "again"), (["--fresh"], "again without --fresh")])
 def test_ctrl_c_is_told_once_and_truly(home: Path, extra: list[str], how: str) -> None:
     write_script(
-        home / "waits.json", [{"turns": [{"calls": [{"name": "bash", "arguments": {"command": "sleep 77"}}]}]}]
+        home / "waits.json",
+        [{"turns": [{"calls": [{"name": "bash", "arguments": {"command": "sleep 77"}}]}]}],
     )
     skill = write_skill(home / "greeter", cases=1)
     given = ("eval", skill, "-m", "scripted:waits.json", "--agent", "tools", "-v", *extra)
@@ -236,9 +261,21 @@ def test_in_a_real_terminal_the_line_moves_and_is_wiped_away_before_the_report(h
     skill = write_skill(home / "greeter", cases=1)
     ours, theirs = pty.openpty()
     with serving(answer) as server:
-        command = [sys.executable, "-m", "upskill", "eval", str(skill), "-m", "any", "--base-url", server.url]
+        command = [
+            sys.executable,
+            "-m",
+            "upskill",
+            "eval",
+            str(skill),
+            "-m",
+            "any",
+            "--base-url",
+            server.url,
+        ]
         wide = {**os.environ, "COLUMNS": "100"}
-        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True, env=wide) as process:
+        with subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True, env=wide
+        ) as process:
             os.close(theirs)
             with suppress(OSError):  # Linux says so when the other end is closed
                 while part := os.read(ours, 4096):

@@ -33,7 +33,9 @@ class Hub:
     commits: list[str] = field(default_factory=list[str])
     is_private: bool | None = None
 
-    def answer(self, method: str, path: str, body: bytes, token: str) -> tuple[int, dict[str, str], Any]:
+    def answer(
+        self, method: str, path: str, body: bytes, token: str
+    ) -> tuple[int, dict[str, str], Any]:
         self.asked.append(f"{method} {path}")
         if token != f"Bearer {TOKEN}":
             return 401, {}, {"error": "Invalid credentials"}
@@ -41,8 +43,18 @@ class Hub:
             wanted = json.loads(body)
             assert (wanted["organization"], wanted["name"]) == ("my-org", "my-skill")
             if self.files is not None:
-                return 409, {}, {"error": "You already created this model repo", "url": f"{self.url}/my-org/my-skill"}
-            self.files, self.is_private = {".gitattributes": b""}, wanted.get("visibility", "public") == "private"
+                return (
+                    409,
+                    {},
+                    {
+                        "error": "You already created this model repo",
+                        "url": f"{self.url}/my-org/my-skill",
+                    },
+                )
+            self.files, self.is_private = (
+                {".gitattributes": b""},
+                wanted.get("visibility", "public") == "private",
+            )
             return 200, {}, {"url": f"{self.url}/my-org/my-skill"}
         if self.files is None:
             return 404, {"X-Error-Code": "RepoNotFound"}, {"error": "Repository not found"}
@@ -55,7 +67,13 @@ class Hub:
             wanted = [file["path"] for file in json.loads(body)["files"]]
             oids = {name: blob_id(data) for name, data in self.files.items()}
             rows = [
-                {"path": name, "uploadMode": "regular", "shouldIgnore": False, "oid": oids.get(name)} for name in wanted
+                {
+                    "path": name,
+                    "uploadMode": "regular",
+                    "shouldIgnore": False,
+                    "oid": oids.get(name),
+                }
+                for name in wanted
             ]
             return 200, {}, {"files": rows}
         assert path == f"{AT}/commit/main", path
@@ -71,7 +89,11 @@ class Hub:
         return (
             200,
             {},
-            {"success": True, "commitOid": number, "commitUrl": f"{self.url}/my-org/my-skill/commit/{number}"},
+            {
+                "success": True,
+                "commitOid": number,
+                "commitUrl": f"{self.url}/my-org/my-skill/commit/{number}",
+            },
         )
 
 
@@ -114,7 +136,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Generator[Hub]:
 
 
 def test_a_skill_is_pushed_in_one_commit_and_once(home: Path, upskill: Upskill, hub: Hub) -> None:
-    source = Skill.load(write_skill(home / "my-skill")).with_file("scripts/run.sh", b"ls", executable=True)
+    source = Skill.load(write_skill(home / "my-skill")).with_file(
+        "scripts/run.sh", b"ls", executable=True
+    )
     source.save(home / "my-skill", overwrite=True)
     push = ("push", "my-skill", "hf:my-org/my-skill", "--unproven")
     assert upskill(*push, "--dry-run").out == f"would push: {hub.url}/my-org/my-skill\n"
@@ -123,7 +147,11 @@ def test_a_skill_is_pushed_in_one_commit_and_once(home: Path, upskill: Upskill, 
     assert done.out == f"pushed: {hub.url}/my-org/my-skill/commit/{1:040}\n"
     assert done.err.splitlines()[:2] == ["new: SKILL.md", "new: scripts/run.sh"]
     assert "does not preserve executable permissions" in done.err
-    assert hub.files == {".gitattributes": b"", "SKILL.md": source.read("SKILL.md"), "scripts/run.sh": b"ls"}
+    assert hub.files == {
+        ".gitattributes": b"",
+        "SKILL.md": source.read("SKILL.md"),
+        "scripts/run.sh": b"ls",
+    }
     assert (hub.is_private, hub.commits) == (True, ["Update my-skill"])
 
     hub.asked.clear()
@@ -133,14 +161,18 @@ def test_a_skill_is_pushed_in_one_commit_and_once(home: Path, upskill: Upskill, 
 
     assert hub.files
     hub.files["README.md"] = b"Written on the website."
-    source.without_file("scripts/run.sh").with_body("Other.").save(home / "my-skill", overwrite=True)
+    source.without_file("scripts/run.sh").with_body("Other.").save(
+        home / "my-skill", overwrite=True
+    )
     changes = upskill(*push, "--json").json
     assert changes["changes"] == {"SKILL.md": "changed", "scripts/run.sh": "removed"}
     assert sorted(hub.files) == [".gitattributes", "README.md", "SKILL.md"]
     assert upskill(*push, "--json").json["pushed"] is False
 
 
-def test_an_unproven_skill_is_not_pushed_unless_told(home: Path, upskill: Upskill, hub: Hub) -> None:
+def test_an_unproven_skill_is_not_pushed_unless_told(
+    home: Path, upskill: Upskill, hub: Hub
+) -> None:
     write_skill(home / "my-skill", cases=12)
     push = ("push", "my-skill", "hf:my-org/my-skill")
     done = upskill(*push)
@@ -151,12 +183,14 @@ def test_an_unproven_skill_is_not_pushed_unless_told(home: Path, upskill: Upskil
     assert hub.commits == ["Update my-skill"]
 
 
-def test_a_skill_with_a_secret_is_not_pushed_unless_told(home: Path, upskill: Upskill, hub: Hub) -> None:
+def test_a_skill_with_a_secret_is_not_pushed_unless_told(
+    home: Path, upskill: Upskill, hub: Hub
+) -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Er5T" * 8
     folder = write_skill(home / "my-skill")
-    Skill.load(folder).with_file("references/setup.md", f"export ANTHROPIC_API_KEY={key}".encode()).save(
-        folder, overwrite=True
-    )
+    Skill.load(folder).with_file(
+        "references/setup.md", f"export ANTHROPIC_API_KEY={key}".encode()
+    ).save(folder, overwrite=True)
     push = ("push", "my-skill", "hf:my-org/my-skill", "--unproven")
     done = upskill(*push)
     assert (done.code, hub.asked) == (2, [])
@@ -166,7 +200,9 @@ def test_a_skill_with_a_secret_is_not_pushed_unless_told(home: Path, upskill: Up
 
 
 @pytest.mark.parametrize("address", ["hf:my-skill", "my-org/my-skill", "hf:a/b/c", "hf:../x"])
-def test_an_address_that_is_none_is_a_usage_error(address: str, home: Path, upskill: Upskill, hub: Hub) -> None:
+def test_an_address_that_is_none_is_a_usage_error(
+    address: str, home: Path, upskill: Upskill, hub: Hub
+) -> None:
     write_skill(home / "my-skill")
     done = upskill("push", "my-skill", address, "--unproven")
     assert (done.code, hub.asked) == (2, [])
@@ -182,6 +218,8 @@ def test_what_the_hub_refuses_is_said_with_what_to_do(
     assert f"{hub.url}/my-org/my-skill: the Hub refused: " in done.err
     assert "hf auth login" in done.err
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", float)  # does not wait between its tries
+    monkeypatch.setattr(
+        "huggingface_hub.utils._http.time.sleep", float
+    )  # does not wait between its tries
     done = upskill("push", "my-skill", "hf:my-org/my-skill", "--unproven")
     assert (done.code, "cannot be reached" in done.err) == (2, True)

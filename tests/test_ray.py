@@ -17,7 +17,17 @@ from typing import Any
 
 import pytest
 
-from conftest import Done, Upskill, greetings, scores_of, serving, spawn, start, write_script, write_skill
+from conftest import (
+    Done,
+    Upskill,
+    greetings,
+    scores_of,
+    serving,
+    spawn,
+    start,
+    write_script,
+    write_skill,
+)
 from loopback import Call, Gate, Loopback, refuse
 from postgres_server import PASSWORD, QUOTED_PASSWORD, Server
 from upskill import open_store
@@ -37,7 +47,9 @@ def ray() -> Generator[Any]:
     """One Ray of two CPUs for all tests; the command line in this process uses it, and others can join it."""
     pytest.importorskip("ray")
     ray = import_ray()
-    os.environ["RAY_AUTH_MODE"] = "disabled"  # a token would be in the home folder, and that changes with every test
+    os.environ["RAY_AUTH_MODE"] = (
+        "disabled"  # a token would be in the home folder, and that changes with every test
+    )
     start_ray(ray, num_cpus=2)
     yield ray
     ray.shutdown()
@@ -51,12 +63,27 @@ def skill(home: Path) -> Path:
 
 def answer(call: Call) -> str:
     """Always the same for the same request: right with the skill, and now and then without it."""
-    return "ahoy" if "ahoy" in call.system or (call.seed == 1 and "guest 3" in call.prompt) else "hello"
+    return (
+        "ahoy"
+        if "ahoy" in call.system or (call.seed == 1 and "guest 3" in call.prompt)
+        else "hello"
+    )
 
 
 def command(skill: Path, server: Loopback, store: str, *more: object) -> list[object]:
     return [
-        *("eval", skill, "-m", "small", "--base-url", server.url, "--repeats", 2, "--concurrency", CONCURRENCY),
+        *(
+            "eval",
+            skill,
+            "-m",
+            "small",
+            "--base-url",
+            server.url,
+            "--repeats",
+            2,
+            "--concurrency",
+            CONCURRENCY,
+        ),
         *("--store", store, "--json", *more),
     ]
 
@@ -78,7 +105,10 @@ def stored(folder: Path) -> int:
 def unused_replies(folder: Path) -> int:
     """Replies that were stored while the result of their trial was not: a resumed run uses them for nothing."""
     with closing(sqlite3.connect(folder / FILE)) as db:
-        replies, results = (db.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in ("replies", "results"))
+        replies, results = (
+            db.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0]
+            for name in ("replies", "results")
+        )
         return replies - results
 
 
@@ -128,7 +158,9 @@ def test_it_ends_as_the_local_executor_does_and_either_goes_on_where_the_other_s
         for first, second in (("ray", "local"), ("local", "ray")):
             server.requests.clear()
             place = f"{first}-{second}"
-            part = upskill(*command(skill, server, place), "--executor", first, "--set", "max_calls=50")
+            part = upskill(
+                *command(skill, server, place), "--executor", first, "--set", "max_calls=50"
+            )
             assert part.json["halted"] == "the limit of 50 calls was reached"
             assert len(server.requests) == stored(home / place) == 50
             rest = upskill(*command(skill, server, place), "--executor", second, "--resume")
@@ -139,7 +171,9 @@ def test_it_ends_as_the_local_executor_does_and_either_goes_on_where_the_other_s
 
 
 @pytest.mark.usefixtures("ray")
-def test_workers_that_are_killed_lose_nothing_and_change_nothing(upskill: Upskill, home: Path, skill: Path) -> None:
+def test_workers_that_are_killed_lose_nothing_and_change_nothing(
+    upskill: Upskill, home: Path, skill: Path
+) -> None:
     killer = Killer()
     with serving(killer, latency=0.02) as server:
         whole = upskill(*command(skill, server, "whole"))
@@ -148,37 +182,58 @@ def test_workers_that_are_killed_lose_nothing_and_change_nothing(upskill: Upskil
         done = upskill(*command(skill, server, "broken", "--executor", "ray"))
         assert (done.code, killer.killed) == (0, 3), done.err
         assert scores_of(done) == scores_of(whole)
-        redrawn = sum(arm["redrawn"] for model in done.json["models"] for arm in (model["baseline"], model["skill"]))
-        assert sum(count > 1 for count in asked(server).values()) <= redrawn <= killer.killed * UNSAVED * CONCURRENCY
+        redrawn = sum(
+            arm["redrawn"]
+            for model in done.json["models"]
+            for arm in (model["baseline"], model["skill"])
+        )
+        assert (
+            sum(count > 1 for count in asked(server).values())
+            <= redrawn
+            <= killer.killed * UNSAVED * CONCURRENCY
+        )
         assert stored(home / "broken") == TRIALS == len(asked(server))
         # What a worker had asked for and not stored is asked once more, and no more of its chunk.
         assert len(server.requests) <= TRIALS + killer.killed * UNSAVED * CONCURRENCY
 
 
 @pytest.mark.usefixtures("ray")
-def test_ceilings_hold_over_all_workers_also_when_some_are_killed(upskill: Upskill, home: Path, skill: Path) -> None:
+def test_ceilings_hold_over_all_workers_also_when_some_are_killed(
+    upskill: Upskill, home: Path, skill: Path
+) -> None:
     killer = Killer(20)
     with serving(killer, latency=0.02) as server:
-        ended = upskill(*command(skill, server, "calls", "--executor", "ray", "--set", "max_calls=70"))
+        ended = upskill(
+            *command(skill, server, "calls", "--executor", "ray", "--set", "max_calls=70")
+        )
         assert (killer.killed, ended.json["halted"].startswith("the limit")) == (1, True)
         assert stored(home / "calls") <= len(server.requests) <= 70
     with serving(answer) as server:
         local = upskill(*command(skill, server, "tokens-local", "--set", "max_tokens=1500"))
         most = len(server.requests)
         server.requests.clear()
-        ended = upskill(*command(skill, server, "tokens", "--executor", "ray", "--set", "max_tokens=1500"))
+        ended = upskill(
+            *command(skill, server, "tokens", "--executor", "ray", "--set", "max_tokens=1500")
+        )
         assert ended.json["halted"].startswith("the limit of 1,500 tokens was reached")
         assert local.json["halted"].startswith("the limit of 1,500 tokens was reached")
-        assert most - 2 * CONCURRENCY <= len(server.requests) < TRIALS / 2  # what is in flight still comes in
+        assert (
+            most - 2 * CONCURRENCY <= len(server.requests) < TRIALS / 2
+        )  # what is in flight still comes in
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_model_that_only_fails_is_given_up_by_all_workers_together(upskill: Upskill, skill: Path) -> None:
+def test_a_model_that_only_fails_is_given_up_by_all_workers_together(
+    upskill: Upskill, skill: Path
+) -> None:
     with serving(refuse(401, "Wrong key.", "invalid_api_key")) as server:
         local = upskill(*command(skill, server, "local"))
         server.requests.clear()
         done = upskill(*command(skill, server, "ray", "--executor", "ray"))
-        assert (done.code, len(server.requests) <= MAX_FAILURES + 2 * CONCURRENCY) == (local.code, True), done.err
+        assert (done.code, len(server.requests) <= MAX_FAILURES + 2 * CONCURRENCY) == (
+            local.code,
+            True,
+        ), done.err
         assert done.json["stopped"] == local.json["stopped"] != {}
 
 
@@ -187,9 +242,18 @@ class Node:
 
     def __init__(self, address: str, cpus: int) -> None:
         script = Path(sys.executable).with_name("ray")
-        given = ["start", f"--address={address}", f"--num-cpus={cpus}", "--object-store-memory=80000000", "--block"]
+        given = [
+            "start",
+            f"--address={address}",
+            f"--num-cpus={cpus}",
+            "--object-store-memory=80000000",
+            "--block",
+        ]
         self.process = subprocess.Popen(
-            [script, *given], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [script, *given],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
 
     def processes(self) -> list[int]:
@@ -223,11 +287,16 @@ def test_a_node_that_dies_and_a_database_that_restarts_cost_nothing_but_time(
         postgres.start()
 
     def kill_node() -> None:
-        while not node.is_working():  # nobody is answered meanwhile, so none of its chunks goes elsewhere
+        while (
+            not node.is_working()
+        ):  # nobody is answered meanwhile, so none of its chunks goes elsewhere
             time.sleep(0.05)
         node.kill()
 
-    troubles = [(TRIALS + 10, kill_node), (TRIALS + 50, restart)]  # the first as many calls are those of `whole`
+    troubles = [
+        (TRIALS + 10, kill_node),
+        (TRIALS + 50, restart),
+    ]  # the first as many calls are those of `whole`
     count = 0
 
     def disturbed(call: Call) -> str:
@@ -239,7 +308,9 @@ def test_a_node_that_dies_and_a_database_that_restarts_cost_nothing_but_time(
 
     try:
         while sum(each["Alive"] for each in ray.nodes()) < 2:
-            if node.process.poll() is not None:  # Ray gives up after 30 seconds, which is little on a busy machine
+            if (
+                node.process.poll() is not None
+            ):  # Ray gives up after 30 seconds, which is little on a busy machine
                 node = Node(ray.get_runtime_context().gcs_address, 2)
             time.sleep(0.1)
         with serving(disturbed, latency=0.02) as server:
@@ -254,7 +325,9 @@ def test_a_node_that_dies_and_a_database_that_restarts_cost_nothing_but_time(
             run = store.run("last")
             assert (run.passed + run.failed, run.errored) == (TRIALS, 0)
         assert not [path for path in log_files(ray) if PASSWORD.encode() in path.read_bytes()]
-        assert not [path for path in log_files(ray) if QUOTED_PASSWORD.encode() in path.read_bytes()]
+        assert not [
+            path for path in log_files(ray) if QUOTED_PASSWORD.encode() in path.read_bytes()
+        ]
     finally:
         node.kill()
 
@@ -271,7 +344,9 @@ def test_keys_and_passwords_are_nowhere_to_be_read(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(answer, key=KEY) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        done = upskill("eval", skill, "-m", "openai:gpt-4o-mini", "--executor", "ray", "--store", "runs", "-v")
+        done = upskill(
+            "eval", skill, "-m", "openai:gpt-4o-mini", "--executor", "ray", "--store", "runs", "-v"
+        )
         assert done.code == 0, done.err
         assert server.requests
     read = [*log_files(ray), *filter(Path.is_file, Path("runs").rglob("*"))]
@@ -287,7 +362,9 @@ def test_ctrl_c_leaves_what_is_stored_and_can_be_resumed(ray: Any, home: Path, s
     address = ray.get_runtime_context().gcs_address
     gate = Gate(answer, 30)
     with serving(gate, latency=0.05) as server:
-        process = start(*command(skill, server, "runs", "--executor", "ray", "--set", f"ray_address={address}"))
+        process = start(
+            *command(skill, server, "runs", "--executor", "ray", "--set", f"ray_address={address}")
+        )
         while len(server.requests) < 20:
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
@@ -321,13 +398,19 @@ def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
         rest = upskill(*arguments)
         assert rest.json["halted"] == "the limit of 40 calls was reached"
         assert 40 <= stored(home / "runs") <= 40 + free
-        assert 40 <= len(server.requests) <= 40 + UNSAVED * CONCURRENCY  # what was in flight is not in the store
-        again = upskill(*arguments)  # the last one has ended by itself, so this one may spend as much again
+        assert (
+            40 <= len(server.requests) <= 40 + UNSAVED * CONCURRENCY
+        )  # what was in flight is not in the store
+        again = upskill(
+            *arguments
+        )  # the last one has ended by itself, so this one may spend as much again
         assert 80 <= stored(home / "runs") <= 80 + free, again.err
 
 
 @pytest.mark.usefixtures("ray")
-def test_what_is_kept_nowhere_and_rounds_until_a_decision_work_too(upskill: Upskill, skill: Path) -> None:
+def test_what_is_kept_nowhere_and_rounds_until_a_decision_work_too(
+    upskill: Upskill, skill: Path
+) -> None:
     with serving(answer) as server:
         for more in (("--no-log-runs",), ("--until-decided",)):
             local = upskill(*command(skill, server, f"local{more[0]}", *more))
@@ -337,7 +420,9 @@ def test_what_is_kept_nowhere_and_rounds_until_a_decision_work_too(upskill: Upsk
 
 @pytest.mark.usefixtures("ray")
 def test_scripted_models_by_relative_names_and_their_errors(upskill: Upskill, skill: Path) -> None:
-    model = write_script(Path("model.yaml"), [{"when": "guest 3", "error": "the line is dead"}, {"answer": "ahoy"}])
+    model = write_script(
+        Path("model.yaml"), [{"when": "guest 3", "error": "the line is dead"}, {"answer": "ahoy"}]
+    )
     local = upskill("eval", skill, "-m", model, "--json", "--store", "local")
     done = upskill("eval", skill, "-m", model, "--json", "--store", "ray", "--executor", "ray")
     assert (done.code, done.out) == (local.code, local.out)
@@ -348,7 +433,9 @@ def test_students_that_act_do_so_in_their_sandbox_one_to_a_worker_that_has_what_
     upskill: Upskill, home: Path
 ) -> None:
     suite = {
-        "cases": [{"id": f"write-{number}", "prompt": f"Write file {number}."} for number in range(4)],
+        "cases": [
+            {"id": f"write-{number}", "prompt": f"Write file {number}."} for number in range(4)
+        ],
         "checks": [{"file_contains": {"path": "a.txt", "text": "ahoy"}}],
     }
     skill = write_skill(home / "writer", suite=suite)
@@ -357,7 +444,17 @@ def test_students_that_act_do_so_in_their_sandbox_one_to_a_worker_that_has_what_
     given = ("eval", skill, "-m", model, "--agent", "tools", "--json")
     local = upskill(*given, "--store", "local")
     assert (local.code, local.json["models"][0]["skill"]["passed"]) == (0, 4), local.err
-    done = upskill(*given, "--store", "ray", "--executor", "ray", "--set", "trial_cpus=1", "--set", "trial_memory=200")
+    done = upskill(
+        *given,
+        "--store",
+        "ray",
+        "--executor",
+        "ray",
+        "--set",
+        "trial_cpus=1",
+        "--set",
+        "trial_memory=200",
+    )
     assert (done.code, done.out) == (0, local.out), done.err
 
 
@@ -386,13 +483,24 @@ def test_a_cluster_that_cannot_be_joined_is_said_at_once_and_leaves_no_run(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("-m", "local", "--executor", "ray"), "an embedded model already uses all cores of this machine"),
-        (("-m", "handoff:answers", "--executor", "ray"), "nothing to parallelize while a person answers"),
-        (("-m", "scripted:model.yaml", "--executor", "ray", "--set", "trial_gpus=99"), "with trial_gpus 99"),
+        (
+            ("-m", "local", "--executor", "ray"),
+            "an embedded model already uses all cores of this machine",
+        ),
+        (
+            ("-m", "handoff:answers", "--executor", "ray"),
+            "nothing to parallelize while a person answers",
+        ),
+        (
+            ("-m", "scripted:model.yaml", "--executor", "ray", "--set", "trial_gpus=99"),
+            "with trial_gpus 99",
+        ),
         (("-m", "scripted:model.yaml", "--set", "trial_cpus=1"), "only works with --executor ray"),
     ],
 )
-def test_what_ray_cannot_do_is_refused(upskill: Upskill, skill: Path, given: tuple[str, ...], message: str) -> None:
+def test_what_ray_cannot_do_is_refused(
+    upskill: Upskill, skill: Path, given: tuple[str, ...], message: str
+) -> None:
     write_script(Path("model.yaml"))
     refused: Done = upskill("eval", skill, *given)
     assert (refused.code, message in refused.err) == (2, True), refused.err

@@ -32,8 +32,12 @@ def proven(upskill: Upskill, home: Path) -> Path:
     shutil.copy(EXAMPLES / "scripted.yaml", home / "scripted.yaml")
     done = upskill("eval", folder, "-m", "scripted:scripted.yaml", "--repeats", 2, "--receipt")
     assert done.code == 0, done.err
-    wrote = "Wrote tern-deploy/evals/receipt.json and tern-deploy/evals/replies.jsonl.gz; commit both."
-    assert f"{wrote} `upskill verify tern-deploy` checks them without a model." in " ".join(done.err.split())
+    wrote = (
+        "Wrote tern-deploy/evals/receipt.json and tern-deploy/evals/replies.jsonl.gz; commit both."
+    )
+    assert f"{wrote} `upskill verify tern-deploy` checks them without a model." in " ".join(
+        done.err.split()
+    )
     return folder
 
 
@@ -52,9 +56,14 @@ def test_a_receipt_holds_on_a_machine_without_the_model(upskill: Upskill, proven
 def test_the_receipt_of_a_tuned_skill_holds_for_the_cases_that_a_search_has_not_used(
     upskill: Upskill, proven: Path
 ) -> None:
-    used = dict.fromkeys(list(json.loads((proven / RECEIPT).read_text())["suite"]["cases"])[:12], "")
+    used = dict.fromkeys(
+        list(json.loads((proven / RECEIPT).read_text())["suite"]["cases"])[:12], ""
+    )
     (proven / "skill_meta.json").write_text(json.dumps({"metadata": {"tuned": used}}))
-    assert upskill("eval", proven, "-m", "scripted:scripted.yaml", "--repeats", 2, "--receipt").code == 0
+    assert (
+        upskill("eval", proven, "-m", "scripted:scripted.yaml", "--repeats", 2, "--receipt").code
+        == 0
+    )
     done = upskill("verify", proven)
     assert (done.code, "16 pairs" in done.out) == (0, True), done.out
 
@@ -85,7 +94,9 @@ def test_a_receipt_changes_no_result_and_is_the_same_again(upskill: Upskill, pro
     assert {path: path.read_bytes() for path in (proven / "evals").iterdir()} == before
 
 
-def test_a_changed_check_is_named_with_what_it_makes_of_the_answers(upskill: Upskill, proven: Path) -> None:
+def test_a_changed_check_is_named_with_what_it_makes_of_the_answers(
+    upskill: Upskill, proven: Path
+) -> None:
     suite = proven / "evals/suite.yaml"
     suite.write_text(suite.read_text().replace("nest-name", "nest-size"))
     done = upskill("verify", proven, "--json")
@@ -131,14 +142,33 @@ def _leaves(content: Any, path: str = "") -> Iterator[str]:
     keys: list[Any] = list(range(len(content))) if mapping is None else list(mapping)
     for key in keys:
         here = f"{path}/{key}".lstrip("/")
-        yield from _leaves(content[key], here) if isinstance(content[key], dict | list) and content[key] else [here]
+        yield from (
+            _leaves(content[key], here)
+            if isinstance(content[key], dict | list) and content[key]
+            else [here]
+        )
 
 
-def test_whatever_follows_from_the_answers_cannot_be_forged_with_a_digest_that_fits(proven: Path) -> None:
+def test_whatever_follows_from_the_answers_cannot_be_forged_with_a_digest_that_fits(
+    proven: Path,
+) -> None:
     whole = json.loads((proven / RECEIPT).read_text())
-    ends = ("cost_usd", "recommendation", "replayed", "break_even", "baseline", "skill", "ratio", "digest")
+    ends = (
+        "cost_usd",
+        "recommendation",
+        "replayed",
+        "break_even",
+        "baseline",
+        "skill",
+        "ratio",
+        "digest",
+    )
     unproven: list[str] = []
-    for path in [each for each in _leaves(whole) if not each.startswith((*CLAIMED, "suite/cases", "skill/files"))]:
+    for path in [
+        each
+        for each in _leaves(whole)
+        if not each.startswith((*CLAIMED, "suite/cases", "skill/files"))
+    ]:
         content = json.loads(json.dumps(whole))
         *parents, last = path.split("/")
         place: Any = content
@@ -154,11 +184,18 @@ def test_whatever_follows_from_the_answers_cannot_be_forged_with_a_digest_that_f
 
 def test_a_tampered_byte_anywhere_is_found_and_named(proven: Path) -> None:
     chance = random.Random(31)
-    files = {name: (proven / name).read_bytes() for name in ("SKILL.md", "evals/suite.yaml", RECEIPT, REPLIES)}
+    files = {
+        name: (proven / name).read_bytes()
+        for name in ("SKILL.md", "evals/suite.yaml", RECEIPT, REPLIES)
+    }
     for number in range(MUTATIONS):
         name, data = list(files.items())[number % len(files)]
         at = chance.randrange(len(data))
-        cut = {0: data[at + 1 :], 1: data[at:], 2: bytes([data[at] ^ 1 << chance.randrange(7)]) + data[at + 1 :]}
+        cut = {
+            0: data[at + 1 :],
+            1: data[at:],
+            2: bytes([data[at] ^ 1 << chance.randrange(7)]) + data[at + 1 :],
+        }
         changed = data[:at] + (b" " if number % 3 == 1 else b"") + cut[number % 3]
         (proven / name).write_bytes(changed)
         changes = _changes(proven)
@@ -195,7 +232,9 @@ def test_no_receipt_is_written_for_part_of_a_suite(upskill: Upskill, proven: Pat
     assert "tern-deploy: no receipt (evals/receipt.json)" in missing.err
 
 
-def test_the_receipts_beside_a_skill_without_one_are_checked_too(upskill: Upskill, proven: Path) -> None:
+def test_the_receipts_beside_a_skill_without_one_are_checked_too(
+    upskill: Upskill, proven: Path
+) -> None:
     write_skill(proven.parent / "aardvark")
     done = upskill("verify", proven.parent)
     assert done.code == 1
@@ -206,7 +245,9 @@ def test_the_receipts_beside_a_skill_without_one_are_checked_too(upskill: Upskil
     shutil.rmtree(proven.parent / "aardvark" / "evals")
     done = upskill("verify", proven.parent)
     assert (done.code, "aardvark" in done.out) == (0, False)
-    assert f"Skipped, because it has no test cases: {proven.parent / 'aardvark'}" in " ".join(done.err.split())
+    assert f"Skipped, because it has no test cases: {proven.parent / 'aardvark'}" in " ".join(
+        done.err.split()
+    )
 
 
 def test_a_folder_with_one_skill_is_a_folder_of_skills(upskill: Upskill, home: Path) -> None:
@@ -219,9 +260,16 @@ def test_badge_and_card_are_made_from_a_receipt_that_holds(upskill: Upskill, pro
     assert done.code == 0, done.err
     badge, card = (proven / "evals/badge.svg").read_text(), (proven / "skill-card.md").read_text()
     assert "helps +70 points" in badge
-    assert "| scripted:scripted.yaml | 0% (0/40) | 70% (28/40) | +70 points | +41 to +88 | helps |" in card
-    assert upskill("verify", proven).out == done.out, "they are no part of the skill that was proven"
-    owned = card.replace("## Owner\n\n_To be filled in by the owner._", "## Owner\n\nThe harbor team")
+    assert (
+        "| scripted:scripted.yaml | 0% (0/40) | 70% (28/40) | +70 points | +41 to +88 | helps |"
+        in card
+    )
+    assert upskill("verify", proven).out == done.out, (
+        "they are no part of the skill that was proven"
+    )
+    owned = card.replace(
+        "## Owner\n\n_To be filled in by the owner._", "## Owner\n\nThe harbor team"
+    )
     (proven / "skill-card.md").write_text(owned)
     assert upskill("verify", proven, "--card").code == 0
     assert (proven / "skill-card.md").read_text() == owned, "what its owner wrote stays"
@@ -254,13 +302,21 @@ def weak(upskill: Upskill, home: Path) -> Path:
     """A skill that helps on one case of four, with a receipt that says `undecided`."""
     folder = home / "codes"
     (folder / "evals").mkdir(parents=True)
-    (folder / "SKILL.md").write_text("---\nname: codes\ndescription: Codes.\n---\n\nThe code of door 0 is K0.\n")
+    (folder / "SKILL.md").write_text(
+        "---\nname: codes\ndescription: Codes.\n---\n\nThe code of door 0 is K0.\n"
+    )
     cases = [
-        {"id": f"door-{n}", "prompt": f"What is the code of door {n}?", "checks": [{"contains": f"K{n}"}]}
+        {
+            "id": f"door-{n}",
+            "prompt": f"What is the code of door {n}?",
+            "checks": [{"contains": f"K{n}"}],
+        }
         for n in range(4)
     ]
     (folder / "evals/suite.yaml").write_text(json.dumps({"cases": cases}))
-    model = write_script(home / "student.json", [{"when": "door 0", "system": "K0", "answer": "K0"}, {"answer": "?"}])
+    model = write_script(
+        home / "student.json", [{"when": "door 0", "system": "K0", "answer": "K0"}, {"answer": "?"}]
+    )
     assert upskill("eval", folder, "-m", model, "--repeats", 12, "--receipt").code == 0
     return folder
 
@@ -290,7 +346,10 @@ def test_rounds_that_are_left_out_in_the_middle_are_missed(weak: Path) -> None:
     for line in map(json.loads, gzip.decompress(path.read_bytes()).splitlines()):
         is_kept = line["trial"]["seed"] != 3 if "trial" in line else is_kept or "end" in line
         kept += [line] if is_kept else []
-    counts = {name: sum(key in line for line in kept) for name, key in (("trials", "trial"), ("replies", "reply"))}
+    counts = {
+        name: sum(key in line for line in kept)
+        for name, key in (("trials", "trial"), ("replies", "reply"))
+    }
     kept[-1]["end"] |= counts
     path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in kept).encode()))
     content["replies"] |= counts | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
@@ -304,7 +363,9 @@ def test_a_suite_that_is_not_the_skills_own_is_named(upskill: Upskill, weak: Pat
     other = weak / "evals" / "other.yaml"
     other.write_text(json.dumps({"cases": cases[:2]}))
     assert upskill("eval", weak, "-t", other, "-m", "scripted:student.json", "--receipt").code == 0
-    assert "2 cases from evals/other.yaml, not the skill's own suite)" in upskill("verify", weak).out
+    assert (
+        "2 cases from evals/other.yaml, not the skill's own suite)" in upskill("verify", weak).out
+    )
 
 
 def test_a_verdict_without_a_decision_is_found_and_not_listed(upskill: Upskill, weak: Path) -> None:

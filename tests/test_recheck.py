@@ -30,7 +30,11 @@ def write_library(folder: Path) -> None:
         text = f"---\nname: {name}\ndescription: Drawers.\n---\n\n# Drawers\n\nThe manual of {name} drawers.\n"
         (folder / name / "SKILL.md").write_text(text)
         cases = [
-            {"id": f"{name}-{number}", "prompt": f"Open {name} drawer {number}", "checks": [{"contains": "yes"}]}
+            {
+                "id": f"{name}-{number}",
+                "prompt": f"Open {name} drawer {number}",
+                "checks": [{"contains": "yes"}],
+            }
             for number in range(CASES)
         ]
         if name != "untested":
@@ -71,35 +75,55 @@ def test_each_skill_is_kept_retired_repaired_or_left_open(
     }
     assert asked == 2 * CASES * sum(row["rounds"] for row in rows.values())
     assert rows["helpful"]["rounds"] < rows["learned"]["rounds"] < 12
-    assert re.search(r"about as well without it, and it costs \d+ tokens per task", rows["learned"]["reason"])
+    assert re.search(
+        r"about as well without it, and it costs \d+ tokens per task", rows["learned"]["reason"]
+    )
     assert "`harmful-" in rows["harmful"]["reason"]
     assert re.search(
-        r"undecided after \d+ rounds. About \d+ more \([\d,]+ trials\) would settle it", rows["noisy"]["reason"]
+        r"undecided after \d+ rounds. About \d+ more \([\d,]+ trials\) would settle it",
+        rows["noisy"]["reason"],
     )
     summary = (library / "report" / "summary.md").read_text()
     assert summary.startswith("### upskill recheck: keep 1, retire 1, repair 1, undecided 1\n")
     assert "Not run, because they have no test cases: `untested`." in summary
     assert (again.code, again.out) == (1, summary), "a skill needs repair"
     page = (library / "report" / "index.html").read_text()
-    assert '<table id="verdicts" class="wrap stacks">' in page, "a phone shows the cells of a row below each other"
-    assert all((library / "report" / name).is_file() for name in re.findall(r'href="([^"#]+\.html)"', page))
+    assert '<table id="verdicts" class="wrap stacks">' in page, (
+        "a phone shows the cells of a row below each other"
+    )
+    assert all(
+        (library / "report" / name).is_file() for name in re.findall(r'href="([^"#]+\.html)"', page)
+    )
     assert '<td data-head="Model">generic:student</td>' in page
 
 
-def test_a_student_that_never_varies_decides_after_two_rounds(upskill: Upskill, library: Path) -> None:
+def test_a_student_that_never_varies_decides_after_two_rounds(
+    upskill: Upskill, library: Path
+) -> None:
     manual = {"system": "The manual of helpful", "answer": "yes"}
-    lines = [{"match": r"helpful drawer [0-2]", **manual}, {"match": r"noisy drawer [0-3]", "answer": "yes"}]
+    lines = [
+        {"match": r"helpful drawer [0-2]", **manual},
+        {"match": r"noisy drawer [0-3]", "answer": "yes"},
+    ]
     (library / "student.yaml").write_text(json.dumps([*lines, {"match": ".*", "answer": "no"}]))
-    done = upskill("recheck", "skills/helpful", "skills/noisy", "-m", "scripted:student.yaml", "--json")
+    done = upskill(
+        "recheck", "skills/helpful", "skills/noisy", "-m", "scripted:student.yaml", "--json"
+    )
     rows = {row["skill"]: row for row in done.json["skills"]}
     assert {name: (row["status"], row["rounds"]) for name, row in rows.items()} == {
         "helpful": ("keep", 2),
         "noisy": ("retire", 2),
     }
-    assert rows["helpful"]["reason"].startswith("it helps. The student gives the same answers every time")
+    assert rows["helpful"]["reason"].startswith(
+        "it helps. The student gives the same answers every time"
+    )
     for name, lift in (("helpful", 3 / CASES), ("noisy", 0.0)):
-        (planned,) = upskill("plan", f"skills/{name}", "-m", "scripted:student.yaml", "--json").json["models"]
-        assert planned["last_verdict"]["these_cases"]["interval"] == [lift, lift], "exact, as the reason says"
+        (planned,) = upskill(
+            "plan", f"skills/{name}", "-m", "scripted:student.yaml", "--json"
+        ).json["models"]
+        assert planned["last_verdict"]["these_cases"]["interval"] == [lift, lift], (
+            "exact, as the reason says"
+        )
     assert "undecided; helps on these cases" in upskill("list", "skills").out
     assert "undecided; helps on these cases" in upskill("runs", "-s", "helpful").out
     assert "undecided; no effect on these cases" in upskill("runs").out
@@ -118,16 +142,24 @@ def test_a_student_that_never_varies_decides_after_two_rounds(upskill: Upskill, 
 def test_all_cases_show_that_a_searched_skill_hurts_and_only_unused_ones_that_it_helps(
     upskill: Upskill, library: Path
 ) -> None:
-    used = {"metadata": {"tuned": {f"{name}-{number}": "" for name in TRUTH for number in range(6)}}}
+    used = {
+        "metadata": {"tuned": {f"{name}-{number}": "" for name in TRUTH for number in range(6)}}
+    }
     for name in TRUTH:
         (library / "skills" / name / "skill_meta.json").write_text(json.dumps(used))
     rules = [
-        *({"system": "manual of helpful", "when": f"drawer {number}", "answer": "yes"} for number in range(6)),
+        *(
+            {"system": "manual of helpful", "when": f"drawer {number}", "answer": "yes"}
+            for number in range(6)
+        ),
         {"system": "manual of", "answer": "no"},
         *({"when": f"harmful drawer {number}", "answer": "yes"} for number in range(6)),
     ]
     model = write_script(library / "model.json", [*rules, {"answer": "no"}])
-    rows = {row["skill"]: row for row in upskill("recheck", "skills", "-m", model, "--json").json["skills"]}
+    rows = {
+        row["skill"]: row
+        for row in upskill("recheck", "skills", "-m", model, "--json").json["skills"]
+    }
     assert (rows["helpful"]["status"], rows["harmful"]["status"]) == ("retire", "repair")
     assert "fail with it: `harmful-0`, `harmful-1`" in rows["harmful"]["reason"]
 
@@ -141,7 +173,10 @@ def test_the_verdict_before_stands_beside_the_new_one(
         assert first.code == 0, first.err
         done = upskill("recheck", "skills/helpful", "-m", "generic:new")
         assert "| generic:old: helps, +100 points |" in done.out
-        assert "| helps, +100 points |" in upskill("recheck", "skills/helpful", "-m", "generic:old").out
+        assert (
+            "| helps, +100 points |"
+            in upskill("recheck", "skills/helpful", "-m", "generic:old").out
+        )
         elsewhere = upskill("recheck", "skills/helpful", "-m", "generic:new", "--store", "other")
         assert elsewhere.out == done.out, "a receipt says the same"
 
@@ -151,7 +186,9 @@ def test_one_ceiling_holds_for_the_whole_library(
 ) -> None:
     with serving(answer) as server:
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
-        done = upskill("recheck", "skills", "-m", "generic:student", "--set", "max_calls=100", "--json")
+        done = upskill(
+            "recheck", "skills", "-m", "generic:student", "--set", "max_calls=100", "--json"
+        )
         assert len(server.requests) == 100
     assert "100 calls" in done.json["halted"]
     rows = {row["skill"]: row for row in done.json["skills"]}
@@ -159,7 +196,9 @@ def test_one_ceiling_holds_for_the_whole_library(
     assert rows["noisy"]["reason"] == done.json["halted"]
 
 
-def test_a_killed_recheck_goes_on_where_it_was(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_recheck_goes_on_where_it_was(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = Gate(answer, left=150)
     command = ("recheck", "skills", "-m", "generic:student", "--json", "--concurrency", 1)
     with serving(gate) as server:
@@ -176,7 +215,11 @@ def test_a_killed_recheck_goes_on_where_it_was(library: Path, monkeypatch: pytes
         asked = Counter(json.dumps(logged.body, sort_keys=True) for logged in server.requests)
         assert sum(asked.values()) - len(asked) == 1, "only what was under way is asked again"
     statuses = {row["skill"]: row["status"] for row in resumed.json["skills"]}
-    assert (statuses["helpful"], statuses["learned"], statuses["harmful"]) == ("keep", "retire", "repair")
+    assert (statuses["helpful"], statuses["learned"], statuses["harmful"]) == (
+        "keep",
+        "retire",
+        "repair",
+    )
 
 
 def test_a_model_that_only_errs_decides_nothing(upskill: Upskill, library: Path) -> None:
@@ -188,7 +231,9 @@ def test_a_model_that_only_errs_decides_nothing(upskill: Upskill, library: Path)
     assert "ANTHROPIC_API_KEY" in unknown.json["skills"][0]["reason"]
 
 
-def rounds_of(without: float, with_it: float, rounds: int, seed: int, tokens: tuple[int, int]) -> list[Outcome]:
+def rounds_of(
+    without: float, with_it: float, rounds: int, seed: int, tokens: tuple[int, int]
+) -> list[Outcome]:
     chance = np.random.default_rng(seed)
     return [
         Outcome(
@@ -242,7 +287,9 @@ def test_a_library_without_effects_is_seldom_called_anything() -> None:
     wrong = 0
     for library in range(40):
         evidence = [
-            log_e_values(rounds_of(0.5, 0.5, 8, seed=100 * library + skill, tokens=(50, 400)), tolerance=0.15)
+            log_e_values(
+                rounds_of(0.5, 0.5, 8, seed=100 * library + skill, tokens=(50, 400)), tolerance=0.15
+            )
             for skill in range(5)
         ]
         wrong += any(decision in ("helps", "hurts", "saves") for decision in decide_all(evidence))

@@ -46,9 +46,16 @@ def test_recorded_answers_take_a_page_to_a_skill_that_helps_on_held_out_cases(
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
         done, prompts = teach_by_hand(upskill, home / "desk")
     said = done.json
-    assert list(prompts)[:4] == ["write_suite.json", "write_answers.json", "fix_checks.json", "write_skill.json"]
+    assert list(prompts)[:4] == [
+        "write_suite.json",
+        "write_answers.json",
+        "fix_checks.json",
+        "write_skill.json",
+    ]
     assert sum(prompts.values()) == len(prompts) == 5, prompts  # every answer was taken at once
-    (fixing,) = [text for file in (home / "desk").glob("*.prompt.md") if FIXES in (text := file.read_text())]
+    (fixing,) = [
+        text for file in (home / "desk").glob("*.prompt.md") if FIXES in (text := file.read_text())
+    ]
     assert fixing.count('"problems": {"') == 12  # of 22 cases, and in the example
     assert said["suite"]["cases"] == 22
     verdict = said["held_out"]["models"][0]
@@ -64,7 +71,18 @@ def test_recorded_answers_take_a_page_to_a_skill_that_helps_on_held_out_cases(
 def teach_by_hand(upskill: Upskill, desk: Path) -> tuple[Done, dict[str, int]]:
     """Give the same command until nothing is asked any more; how often each recorded answer was asked for."""
     asked: dict[str, int] = {}
-    given = ("--from", f"doc:{PAGE}", "--handoff", desk, "--student", "generic:look-up", "--cases", 22, "--attempts", 1)
+    given = (
+        "--from",
+        f"doc:{PAGE}",
+        "--handoff",
+        desk,
+        "--student",
+        "generic:look-up",
+        "--cases",
+        22,
+        "--attempts",
+        1,
+    )
     while True:
         done = upskill("generate", "work with corvane", *given, "--json")
         assert done.code == 0, done.err
@@ -74,5 +92,7 @@ def teach_by_hand(upskill: Upskill, desk: Path) -> tuple[Done, dict[str, int]]:
             first = place.read_text(encoding="utf-8").splitlines()[2]
             name = next(file for words, file in RECORDED.items() if first.startswith(words))
             asked[name] = asked.get(name, 0) + 1
-            shutil.copy(ANSWERS / name, place.with_name(place.name.replace(".prompt.md", ".answer.json")))
+            shutil.copy(
+                ANSWERS / name, place.with_name(place.name.replace(".prompt.md", ".answer.json"))
+            )
         assert sum(asked.values()) < 10, json.dumps(asked)

@@ -28,15 +28,35 @@ def made(length: int, letters: str = "aB3dE6gH9kLmN2pQ5sT8vWxY") -> str:
 HEX = made(64, "0a1b2c3d4e5f6789")
 # kind, a line, the secret in it; the corpus has more. Put together, so that no scanner takes this file for a leak.
 PLANTED: dict[str, tuple[str, str, str]] = {
-    "AWS access key": ("aws-key", "aws configure set aws_access_key_id {}", "AKIA" + made(16, "Q7W2E9R4T6Y1U8I3")),
+    "AWS access key": (
+        "aws-key",
+        "aws configure set aws_access_key_id {}",
+        "AKIA" + made(16, "Q7W2E9R4T6Y1U8I3"),
+    ),
     "GitHub token": ("github-token", "git remote set-url origin {}", "ghp_" + made(36)),
-    "Slack webhook": ("slack-webhook", "curl {}", "https://hooks.slack.com/services/" + "T0/B0/" + made(24)),
+    "Slack webhook": (
+        "slack-webhook",
+        "curl {}",
+        "https://hooks.slack.com/services/" + "T0/B0/" + made(24),
+    ),
     "Stripe key": ("stripe-key", "stripe.api_key = '{}'", "sk_" + "live_" + made(24)),
     "Telegram token": ("telegram-token", "bot {}", "123456789:AA" + made(33)),
-    "Discord token": ("discord-token", "bot.run('{}')", "M" + made(24) + "." + made(6) + "." + made(38)),
-    "JSON web token": ("jwt", "got {} back", "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + made(43)),
+    "Discord token": (
+        "discord-token",
+        "bot.run('{}')",
+        "M" + made(24) + "." + made(6) + "." + made(38),
+    ),
+    "JSON web token": (
+        "jwt",
+        "got {} back",
+        "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + made(43),
+    ),
     "bearer token": ("authorization", "curl -H 'Authorization: Bearer {}'", made(30, "a1b2c3d4e5")),
-    "password in a URL": ("url-password", "psql postgres://{}@db.internal:5432/app", "ada:h0rse-battery"),
+    "password in a URL": (
+        "url-password",
+        "psql postgres://{}@db.internal:5432/app",
+        "ada:h0rse-battery",
+    ),
     "token in a URL": ("url-secret", "GET /v1?user=7&access_token={}&x=1", made(24)),
     "quoted password": ("password", 'db = connect(password="{}")', "correct horse"),
     "secret in YAML": ("secret", "api_key: {}", made(24, "q1w2e3r4t5")),
@@ -44,7 +64,8 @@ PLANTED: dict[str, tuple[str, str, str]] = {
     "private key": (
         "private-key",
         "cat key.pem\n{}\ndone",
-        "-----BEGIN RSA PRIVATE" + " KEY-----\n" + made(64) + "\n" + made(64) + "\n-----END RSA PRIVATE" + " KEY-----",
+        "-----BEGIN RSA PRIVATE"
+        " KEY-----\n" + made(64) + "\n" + made(64) + "\n-----END RSA PRIVATE" + " KEY-----",
     ),
     "private key that was cut off": (
         "private-key",
@@ -86,7 +107,9 @@ def test_a_planted_secret_is_replaced_and_counted(name: str) -> None:
         ("PATH=/home/ada/bin:/home/ada/.local/bin", "PATH=~/bin:~/.local/bin"),
     ],
 )
-def test_a_home_folder_becomes_a_tilde_or_where_a_shell_expands_none_a_variable(path: str, shown: str) -> None:
+def test_a_home_folder_becomes_a_tilde_or_where_a_shell_expands_none_a_variable(
+    path: str, shown: str
+) -> None:
     counts: Counter[str] = Counter()
     assert redact(path, counts) == shown
     assert counts["home-path"] >= 1
@@ -143,7 +166,9 @@ def test_an_address_with_something_hidden_in_it_is_a_secret() -> None:
 
 
 def test_the_name_of_a_secret_that_is_one_somewhere_stays_where_it_is_a_word() -> None:
-    clean = redact("An access token goes into the URL: https://username:token@github.com/username/repo.git")
+    clean = redact(
+        "An access token goes into the URL: https://username:token@github.com/username/repo.git"
+    )
     assert (
         clean
         == "An access token goes into the URL: https://username:[REDACTED url-password]@github.com/username/repo.git"
@@ -200,7 +225,9 @@ def test_a_secret_that_was_found_is_found_in_other_forms_in_other_steps() -> Non
         Step("tool", tool="Bash", arguments={"command": "redis-cli -a 'h0rse&battery9' ping"}),
     )
     redaction = redact_trace(Trace(steps))
-    assert [step.text for step in redaction.trace.steps[:4]] == ["it printed [REDACTED password] there"] * 4
+    assert [step.text for step in redaction.trace.steps[:4]] == [
+        "it printed [REDACTED password] there"
+    ] * 4
     assert redaction.counts == {"password": 5}
 
 
@@ -209,7 +236,12 @@ def test_every_part_of_a_trace_is_redacted() -> None:
     step = Step(
         "tool",
         tool="Bash",
-        arguments={"command": f"echo {secret}", "deep": [{"env": {"X": secret}}], f"key {secret}": 1, "n": 3},
+        arguments={
+            "command": f"echo {secret}",
+            "deep": [{"env": {"X": secret}}],
+            f"key {secret}": 1,
+            "n": 3,
+        },
         output=f"{secret}\n",
         at="2026-01-01",
         agent=secret,
@@ -223,7 +255,9 @@ def test_every_part_of_a_trace_is_redacted() -> None:
         warnings=(secret,),
     )
     redaction = redact_trace(trace)
-    assert secret not in canonical([getattr(redaction.trace, field.name) for field in fields(redaction.trace)])
+    assert secret not in canonical(
+        [getattr(redaction.trace, field.name) for field in fields(redaction.trace)]
+    )
     assert "/home/ada" not in canonical(redaction.trace)
     assert redaction.trace.steps[3].arguments["n"] == 3
     assert redaction.counts["github-token"] == 11
@@ -240,7 +274,9 @@ def test_a_field_with_a_telling_name_is_redacted_whatever_it_holds() -> None:
         "key": "name",
         "token": "$TOKEN",
     }
-    shown = redact_trace(Trace((Step("tool", tool="login", arguments=given),))).trace.steps[0].arguments
+    shown = (
+        redact_trace(Trace((Step("tool", tool="login", arguments=given),))).trace.steps[0].arguments
+    )
     assert shown == {
         "password": "[REDACTED password]",
         "authToken": "[REDACTED secret]",
@@ -251,7 +287,9 @@ def test_a_field_with_a_telling_name_is_redacted_whatever_it_holds() -> None:
 
 
 def clean_arguments(given: Mapping[str, object]) -> Mapping[str, object]:
-    return redact_trace(Trace((Step("tool", tool="run", arguments=given),))).trace.steps[0].arguments
+    return (
+        redact_trace(Trace((Step("tool", tool="run", arguments=given),))).trace.steps[0].arguments
+    )
 
 
 def test_a_command_in_pieces_is_redacted_like_one_in_a_line() -> None:
@@ -266,11 +304,16 @@ def test_a_command_in_pieces_is_redacted_like_one_in_a_line() -> None:
         ["mycli", "--password", secret],
         ["--password", secret],
     ):
-        pieces = [piece.replace(secret, "[REDACTED]") if isinstance(piece, str) else piece for piece in command]
+        pieces = [
+            piece.replace(secret, "[REDACTED]") if isinstance(piece, str) else piece
+            for piece in command
+        ]
         shown = canonical(clean_arguments({"command": command})["command"])
         assert shown.replace(" password]", "]").replace(" secret]", "]") == canonical(pieces)
     for value in ("correct horse", "swordfish", "semi;colon", 'quo"te'):
-        assert clean_arguments({"args": ["--db-password", value]}) == {"args": ["--db-password", "[REDACTED password]"]}
+        assert clean_arguments({"args": ["--db-password", value]}) == {
+            "args": ["--db-password", "[REDACTED password]"]
+        }
     for ordinary in (
         ["ls", "-la", "password", "Token7"],
         ["mysql", "-p", "shop"],
@@ -318,7 +361,10 @@ def test_a_value_that_was_found_once_is_found_everywhere() -> None:
 
 def test_what_was_asked_is_counted_once_though_it_is_also_the_goal() -> None:
     redaction = redact_trace(
-        Trace((Step("user", "The password is h0rse-battery9."),), goal="The password is h0rse-battery9.")
+        Trace(
+            (Step("user", "The password is h0rse-battery9."),),
+            goal="The password is h0rse-battery9.",
+        )
     )
     assert redaction.counts == {"password": 1}
     assert redaction.trace.goal == "The password is [REDACTED password]."
@@ -327,14 +373,24 @@ def test_what_was_asked_is_counted_once_though_it_is_also_the_goal() -> None:
 def test_a_short_secret_is_found_again_as_a_whole_word_only() -> None:
     steps = (
         Step("user", "The PIN is 4821."),
-        Step("tool", tool="Bash", arguments={"command": "cat moor.yaml"}, output="depot: south\npassword: finch\n"),
+        Step(
+            "tool",
+            tool="Bash",
+            arguments={"command": "cat moor.yaml"},
+            output="depot: south\npassword: finch\n",
+        ),
         Step(
             "tool",
             tool="Bash",
             arguments={"command": "moorctl login finch 4821"},
             output="finch ok; 2 goldfinches, 148210",
         ),
-        Step("tool", tool="Bash", arguments={"command": "moorctl ship https://finch.test/finch"}, output="finch-api"),
+        Step(
+            "tool",
+            tool="Bash",
+            arguments={"command": "moorctl ship https://finch.test/finch"},
+            output="finch-api",
+        ),
     )
     shown = canonical(redact_trace(Trace(steps)).trace)
     assert "moorctl login [REDACTED password] [REDACTED pin]" in shown
@@ -344,8 +400,12 @@ def test_a_short_secret_is_found_again_as_a_whole_word_only() -> None:
 
 
 def test_a_name_that_also_serves_as_a_password_stays_where_it_is_a_name() -> None:
-    steps = [Step("tool", tool="Bash", arguments={"command": f"tidewatch run {n}"}) for n in range(10)]
-    compose = Step("tool", tool="Bash", arguments={"command": "POSTGRES_PASSWORD=tidewatch docker compose up"})
+    steps = [
+        Step("tool", tool="Bash", arguments={"command": f"tidewatch run {n}"}) for n in range(10)
+    ]
+    compose = Step(
+        "tool", tool="Bash", arguments={"command": "POSTGRES_PASSWORD=tidewatch docker compose up"}
+    )
     shown = canonical(redact_trace(Trace((compose, *steps))).trace)
     assert "POSTGRES_PASSWORD=tidewatch" not in shown
     assert shown.count("tidewatch run") == 10
@@ -354,7 +414,10 @@ def test_a_name_that_also_serves_as_a_password_stays_where_it_is_a_name() -> Non
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.one_of(st.text(max_size=30), st.sampled_from([line.format(secret) for _, line, secret in PLANTED.values()])),
+        st.one_of(
+            st.text(max_size=30),
+            st.sampled_from([line.format(secret) for _, line, secret in PLANTED.values()]),
+        ),
         max_size=5,
     )
 )
@@ -363,10 +426,14 @@ def test_redacting_twice_changes_nothing(pieces: list[str]) -> None:
     assert redact(once) == once
 
 
-@pytest.mark.parametrize("name", ["claude_code/tarn.jsonl", "codex/orchard.jsonl", "opencode/orchard.json"])
+@pytest.mark.parametrize(
+    "name", ["claude_code/tarn.jsonl", "codex/orchard.jsonl", "opencode/orchard.json"]
+)
 def test_a_recorded_session_loses_nothing_but_its_home_folder(name: str) -> None:
     trace = read_trace(REPOSITORY / "tests/fixtures/traces" / name)
     redaction = redact_trace(trace)
     assert set(redaction.counts) <= {"home-path"}
     plain: list[Mapping[str, object]] = [step.arguments for step in trace.steps]
-    assert json.loads(json.dumps(plain).replace("/home/ada", "~")) == [step.arguments for step in redaction.trace.steps]
+    assert json.loads(json.dumps(plain).replace("/home/ada", "~")) == [
+        step.arguments for step in redaction.trace.steps
+    ]

@@ -75,16 +75,24 @@ def outcomes(passed: Sequence[bool | None], runs: int = 1) -> list[Outcome]:
 # Comparing two skills.
 
 
-def test_a_candidate_that_is_ahead_is_kept_provisionally_and_the_others_are_called_what_they_are() -> None:
+def test_a_candidate_that_is_ahead_is_kept_provisionally_and_the_others_are_called_what_they_are() -> (
+    None
+):
     worse, better = [False] * 12, [True] * 12
     four = compare(outcomes(worse), outcomes([True] * 4 + worse[4:]))
-    assert (four.screened, four.summary) == ("kept provisionally", "better on 4 of these 12 train cases, worse on none")
+    assert (four.screened, four.summary) == (
+        "kept provisionally",
+        "better on 4 of these 12 train cases, worse on none",
+    )
     assert four.fixed == ("case-0", "case-1", "case-2", "case-3")
     assert compare(outcomes(better), outcomes(worse)).screened == "worse"
     level = compare(outcomes([True, False, *worse[2:]]), outcomes([False, True, *worse[2:]]))
     assert level.screened == "not enough evidence"
     assert compare(outcomes(better), outcomes(better)).screened == "not enough evidence"
-    assert compare(outcomes(better), outcomes([False] * 3 + better[3:])).screened == "not enough evidence"
+    assert (
+        compare(outcomes(better), outcomes([False] * 3 + better[3:])).screened
+        == "not enough evidence"
+    )
 
 
 def test_errors_are_never_taken_for_better_or_worse() -> None:
@@ -95,11 +103,17 @@ def test_errors_are_never_taken_for_better_or_worse() -> None:
     assert confirm(found, None, ALPHA, ALPHA) == "not decided"
 
 
-def test_a_confirmation_holds_in_the_worst_case_of_trials_that_errored_or_were_drawn_again() -> None:
+def test_a_confirmation_holds_in_the_worst_case_of_trials_that_errored_or_were_drawn_again() -> (
+    None
+):
     never, always = outcomes([False] * 96, runs=8), outcomes([True] * 96, runs=8)
     again = [replace(row, redraws=1) for row in always]
-    assert confirm(compare(never, again, worst=True), None, LAST_LOOK, ALPHA) == "not enough evidence"
-    errored = [replace(row, passed=None) if row.seed == 0 and row.case < "case-4" else row for row in never]
+    assert (
+        confirm(compare(never, again, worst=True), None, LAST_LOOK, ALPHA) == "not enough evidence"
+    )
+    errored = [
+        replace(row, passed=None) if row.seed == 0 and row.case < "case-4" else row for row in never
+    ]
     found = compare(errored, always, worst=True)
     assert (found.gain, len(found.differences), found.decidable) == (96 - found.errored, 96, True)
 
@@ -108,12 +122,19 @@ def test_fresh_repeats_are_no_further_cases() -> None:
     """Issue 28: two cases that pass on each of four fresh seeds were confirmed with p = 0.004."""
     never = [False] * 48
     two, six = (
-        compare(outcomes(never, runs=4), outcomes([True] * 4 * cases + never[4 * cases :], runs=4)) for cases in (2, 6)
+        compare(outcomes(never, runs=4), outcomes([True] * 4 * cases + never[4 * cases :], runs=4))
+        for cases in (2, 6)
     )
     assert (two.p_value, six.p_value) == (2.0**-2, 2.0**-6)
-    assert [confirm(each, None, EARLIER_LOOK, ALPHA) for each in (two, six)] == ["best guess", "confirmed"]
+    assert [confirm(each, None, EARLIER_LOOK, ALPHA) for each in (two, six)] == [
+        "best guess",
+        "confirmed",
+    ]
     # The more candidates it was chosen from on these cases, the more it takes.
-    assert [confirm(six, None, LAST_LOOK, ALPHA / tried) for tried in (3, 4)] == ["confirmed", "best guess"]
+    assert [confirm(six, None, LAST_LOOK, ALPHA / tried) for tried in (3, 4)] == [
+        "confirmed",
+        "best guess",
+    ]
     one = compare(outcomes(never, runs=4), outcomes([True, *never[1:]], runs=4))
     assert confirm(one, None, LAST_LOOK, ALPHA) == "not enough evidence"
     harmed = compare(outcomes([True] * 12), outcomes([False] * 12))
@@ -127,7 +148,10 @@ def test_seeds_that_give_the_same_answers_have_no_p_value_and_confirm_nothing() 
     assert (copied.p_value, confirm(copied, None, LAST_LOOK, ALPHA)) == (None, "best guess")
     found = Confirmation(copied, "best guess", 4, 96)
     assert "p =" not in found.summary
-    assert found.doubt == "fresh seeds gave the same answers, so repeats count as one draw and nothing can be tested"
+    assert (
+        found.doubt
+        == "fresh seeds gave the same answers, so repeats count as one draw and nothing can be tested"
+    )
 
 
 def test_a_guess_says_how_many_cases_would_confirm_it() -> None:
@@ -138,7 +162,10 @@ def test_a_guess_says_how_many_cases_would_confirm_it() -> None:
         "better on 2 of these 12 train cases, worse on none (p = 0.250 over cases, and 0.016 is needed after 3"
         " candidates); 4 fresh seeds per case"
     )
-    assert found.doubt == "12 train cases are too few to detect an edit of this size; about 38 would be enough"
+    assert (
+        found.doubt
+        == "12 train cases are too few to detect an edit of this size; about 38 would be enough"
+    )
 
 
 def test_older_cases_have_to_be_shown_not_worse_and_few_show_it_for_themselves_only() -> None:
@@ -147,11 +174,15 @@ def test_older_cases_have_to_be_shown_not_worse_and_few_show_it_for_themselves_o
     repeated = compare(outcomes([True] * 96, runs=8), outcomes([True] * 96, runs=8))
     few = compare(outcomes([True] * 12), outcomes([True] * 12))
     harmed = compare(outcomes([True] * 96), outcomes([False] * 12 + [True] * 84))
-    decisions = [confirm(better, older, LAST_LOOK, ALPHA) for older in (kept, repeated, few, harmed)]
+    decisions = [
+        confirm(better, older, LAST_LOOK, ALPHA) for older in (kept, repeated, few, harmed)
+    ]
     assert decisions == ["confirmed", "best guess", "not enough evidence", "worse"]
     doubt = Confirmation(better, "best guess", 8, 192, older_cases=repeated).doubt
     assert doubt == "12 older cases are too few to rule out a loss of 10%; about 29 would be enough"
-    alone = [confirm(part, None, LAST_LOOK, ALPHA, only_not_worse=True) for part in (kept, repeated, few)]
+    alone = [
+        confirm(part, None, LAST_LOOK, ALPHA, only_not_worse=True) for part in (kept, repeated, few)
+    ]
     assert alone == ["confirmed", "best guess", "not enough evidence"]
 
 
@@ -174,7 +205,11 @@ BOTH_QUOTES = "jj describe -m ['\"]\\w+"
     [
         ({"contains": ["tern.yaml"]}, "the answer lacks 'tern.yaml'", "the answer lacks [masked]"),
         ({"equals": "0"}, "the answer is not '0'", "the answer is not [masked]"),
-        ({"regex": r"\breef\b"}, r"the answer does not match '\\breef\\b'", "the answer does not match [masked]"),
+        (
+            {"regex": r"\breef\b"},
+            r"the answer does not match '\\breef\\b'",
+            "the answer does not match [masked]",
+        ),
         (
             {"regex": BOTH_QUOTES},
             f"the answer does not match {quoted(BOTH_QUOTES)}",
@@ -217,7 +252,9 @@ def test_what_a_check_looked_for_is_masked(check: dict[str, Any], reason: str, l
     assert mask_expected(read_check(check, "test"), reason) == left
 
 
-def edit(kind: str, line: int, text: str = "", evidence: Sequence[str] = ("own",)) -> dict[str, Any]:
+def edit(
+    kind: str, line: int, text: str = "", evidence: Sequence[str] = ("own",)
+) -> dict[str, Any]:
     return {"kind": kind, "line": line, "text": text, "evidence": list(evidence), "why": "because"}
 
 
@@ -229,10 +266,16 @@ async def test_edits_change_lines_and_name_their_evidence() -> None:
     material = Material("greet", (Piece("s1", "step", "We say ahoy."),))
     said = {
         "note": "wrong word",
-        "edits": [edit("replace", 3, "- Say ahoy.", ["s1"]), edit("delete", 4), edit("insert", 0, "Top.")],
+        "edits": [
+            edit("replace", 3, "- Say ahoy.", ["s1"]),
+            edit("delete", 4),
+            edit("insert", 0, "Top."),
+        ],
     }
     reviser = says(said)
-    found = await Rewrite(reviser, material).propose(SKILL, [FAILURE], [TriedEdits((Edit("delete", 3),), "worse")], 1)
+    found = await Rewrite(reviser, material).propose(
+        SKILL, [FAILURE], [TriedEdits((Edit("delete", 3),), "worse")], 1
+    )
     assert found is not None
     assert found.skill.body == "Top.\n# Greeting\n\n- Say ahoy."
     assert found.skill.description == SKILL.description
@@ -241,7 +284,12 @@ async def test_edits_change_lines_and_name_their_evidence() -> None:
     shown = json.loads(told.partition("\n\n<<<MATERIAL")[0])
     assert shown["lines"] == {"1": "# Greeting", "2": "", "3": "- Say hello.", "4": "- Be kind."}
     assert shown["failures"] == [
-        {"asked": "Greet me.", "answered": "hello", "wrong": list(FAILURE.reasons), "evidence": ["s1"]}
+        {
+            "asked": "Greet me.",
+            "answered": "hello",
+            "wrong": list(FAILURE.reasons),
+            "evidence": ["s1"],
+        }
     ]
     assert shown["tried_before"] == [{"edits": ["delete line 3"], "result": "worse"}]
     assert "We say ahoy." in told
@@ -249,27 +297,41 @@ async def test_edits_change_lines_and_name_their_evidence() -> None:
 
 async def test_the_reviser_is_shown_the_whole_skill_and_more_than_a_few_failures() -> None:
     """Defect 13: the refiner saw 500 characters of the skill and three failures."""
-    lines = [f"- Fact {number} of this house is told here, in a line of its own." for number in range(200)]
+    lines = [
+        f"- Fact {number} of this house is told here, in a line of its own."
+        for number in range(200)
+    ]
     skill = Skill.new("facts", "Facts.", "\n".join(lines))
-    failures = [Failure(f"c{number}", f"Ask {number}.", "no", ("lacks it",), ()) for number in range(12)]
+    failures = [
+        Failure(f"c{number}", f"Ask {number}.", "no", ("lacks it",), ()) for number in range(12)
+    ]
     reviser = says({"note": "", "edits": [edit("delete", 1)]})
     await Rewrite(reviser).propose(skill, failures, (), 1)
     shown = json.loads(reviser.asked[0].messages[1].text)
     assert list(shown["lines"].values()) == lines
-    assert [failure["asked"] for failure in shown["failures"]] == [failure.prompt for failure in failures]
+    assert [failure["asked"] for failure in shown["failures"]] == [
+        failure.prompt for failure in failures
+    ]
     await Rewrite(reviser).propose(skill, [*failures, *failures], (), 2)
     assert json.loads(reviser.asked[-1].messages[1].text)["failures_not_shown"] == 12
 
 
-async def test_the_reviser_is_shown_other_failures_each_time_with_the_evidence_behind_them() -> None:
+async def test_the_reviser_is_shown_other_failures_each_time_with_the_evidence_behind_them() -> (
+    None
+):
     key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
     texts = {"d7": f"The manual says ahoy. {key}", "s1": "quoted anyway"}
-    failures = [Failure(f"c{number}", f"Ask {number}.", "no", ("lacks it",), ("d7",), texts) for number in range(20)]
+    failures = [
+        Failure(f"c{number}", f"Ask {number}.", "no", ("lacks it",), ("d7",), texts)
+        for number in range(20)
+    ]
     reviser = says({"note": "", "edits": [edit("delete", 4)]})
     refiner = Rewrite(reviser, Material("greet", (Piece("s1", "step", "We say ahoy."),)))
     asked: list[list[str]] = []
     for attempt in (1, 2, 3):
-        tried = [TriedEdits((Edit("delete", 3),), "not enough evidence: …", ("Ask 3.",), ("Ask 4.",))]
+        tried = [
+            TriedEdits((Edit("delete", 3),), "not enough evidence: …", ("Ask 3.",), ("Ask 4.",))
+        ]
         await refiner.propose(SKILL, failures, tried, attempt)
         shown = json.loads(reviser.asked[-1].messages[1].text.partition("\n\n<<<MATERIAL")[0])
         asked.append([failure["asked"] for failure in shown["failures"]])
@@ -277,14 +339,18 @@ async def test_the_reviser_is_shown_other_failures_each_time_with_the_evidence_b
         assert shown["tried_before"][0]["fixed"] == ["Ask 3."]
         assert shown["tried_before"][0]["broken"] == ["Ask 4."]
     assert asked[0] == [f"Ask {number}." for number in range(12)]
-    assert asked[1][:8] == [f"Ask {number}." for number in range(12, 20)]  # then those that were shown least often
+    assert asked[1][:8] == [
+        f"Ask {number}." for number in range(12, 20)
+    ]  # then those that were shown least often
     assert {*asked[0], *asked[1]} == {f"Ask {number}." for number in range(20)}
     assert asked[2][0] == "Ask 4."
     assert key not in str(reviser.asked)
 
 
 async def test_the_description_and_files_can_be_edited_and_nothing_outside_their_folders() -> None:
-    skill = SKILL.with_file("references/old.md", b"Old words.\n").with_file("scripts/greet.sh", b"echo hello\n")
+    skill = SKILL.with_file("references/old.md", b"Old words.\n").with_file(
+        "scripts/greet.sh", b"echo hello\n"
+    )
     skill = skill.with_file("examples/letter.md", b"Dear Ada\n")  # is shown, and cannot be edited
     said = [
         {**edit("describe", 0, "Greets sailors. Use when someone comes aboard."), "path": ""},
@@ -313,7 +379,12 @@ async def test_the_description_and_files_can_be_edited_and_nothing_outside_their
 
 
 async def test_a_skill_that_should_have_no_files_gets_none_from_an_edit() -> None:
-    reviser = says({"note": "", "edits": [{**edit("write_file", 0, "All greetings."), "path": "references/all.md"}]})
+    reviser = says(
+        {
+            "note": "",
+            "edits": [{**edit("write_file", 0, "All greetings."), "path": "references/all.md"}],
+        }
+    )
     refiner = Rewrite(reviser)
     refiner.file_tokens = 0
     assert await refiner.propose(SKILL, [FAILURE], (), 1) is None
@@ -321,7 +392,9 @@ async def test_a_skill_that_should_have_no_files_gets_none_from_an_edit() -> Non
     assert "files none" in reviser.asked[0].messages[0].text
 
 
-async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_a_candidate() -> None:
+async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_a_candidate() -> (
+    None
+):
     broken = [
         {**edit("write_file", 0, "#!/bin/sh\nexit 4"), "path": "scripts/greet.sh"},
         edit("insert", 0, "Run scripts/greet.sh."),
@@ -330,7 +403,9 @@ async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_
     assert await Rewrite(reviser).propose(SKILL, [FAILURE], (), 1) is None
     assert "fails in a sandbox (exit code 4)" in reviser.asked[1].messages[-1].text
     material = Material("greet", (Piece("d1", "document", "Say ahoy."),))
-    reviser = says({"note": "", "edits": [{**edit("insert", 0, "Say `ahoy --loud`."), "evidence": ["d1"]}]})
+    reviser = says(
+        {"note": "", "edits": [{**edit("insert", 0, "Say `ahoy --loud`."), "evidence": ["d1"]}]}
+    )
     found = await Rewrite(reviser, material).propose(SKILL, [FAILURE], (), 1)
     assert "says '--loud', which is not in d1" in reviser.asked[1].messages[-1].text
     assert found is not None  # kept, and marked as the teacher's own when it is saved
@@ -340,27 +415,49 @@ async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({**edit("write_file", 0, "x"), "path": "SKILL.md"}, "neither below references/ nor below scripts/"),
-        ({**edit("write_file", 0, "x"), "path": "references/../../x"}, "is not a path inside a skill"),
-        ({**edit("write_file", 0, "x"), "path": "references/key.md"}, "holds something that you were not shown"),
-        ({**edit("write_file", 0, "x"), "path": "references/bytes.md"}, "holds something that you were not shown"),
+        (
+            {**edit("write_file", 0, "x"), "path": "SKILL.md"},
+            "neither below references/ nor below scripts/",
+        ),
+        (
+            {**edit("write_file", 0, "x"), "path": "references/../../x"},
+            "is not a path inside a skill",
+        ),
+        (
+            {**edit("write_file", 0, "x"), "path": "references/key.md"},
+            "holds something that you were not shown",
+        ),
+        (
+            {**edit("write_file", 0, "x"), "path": "references/bytes.md"},
+            "holds something that you were not shown",
+        ),
         ({**edit("delete_file", 0), "path": "references/none.md"}, "there is no file"),
         ({**edit("describe", 0, "word " * 400), "path": ""}, "description"),
         ({**edit("describe", 0, " "), "path": ""}, "has no text"),
-        ({**edit("write_file", 0, "word " * 4000), "path": "references/long.md"}, "over the budget"),
+        (
+            {**edit("write_file", 0, "word " * 4000), "path": "references/long.md"},
+            "over the budget",
+        ),
         ({"kind": "rename", "line": 1}, "has no kind or no line"),
     ],
 )
-async def test_edits_of_files_that_would_do_harm_are_refused(said: dict[str, Any], why: str) -> None:
+async def test_edits_of_files_that_would_do_harm_are_refused(
+    said: dict[str, Any], why: str
+) -> None:
     key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
-    skill = SKILL.with_file("references/key.md", key.encode()).with_file("references/bytes.md", b"\xff\x00")
+    skill = SKILL.with_file("references/key.md", key.encode()).with_file(
+        "references/bytes.md", b"\xff\x00"
+    )
     reviser = says({"note": "", "edits": [said]})
     assert await Rewrite(reviser).propose(skill, [FAILURE], (), 1) is None
     assert why in reviser.asked[1].messages[-1].text
 
 
 async def test_edits_that_do_not_apply_are_told_once_and_then_dropped() -> None:
-    bad = {"note": "", "edits": [edit("replace", 99, "x"), edit("replace", 3, "- Say ahoy."), edit("delete", 3)]}
+    bad = {
+        "note": "",
+        "edits": [edit("replace", 99, "x"), edit("replace", 3, "- Say ahoy."), edit("delete", 3)],
+    }
     reviser = says(bad)
     found = await Rewrite(reviser).propose(SKILL, [FAILURE], (), 1)
     assert len(reviser.asked) == 2
@@ -390,7 +487,9 @@ async def test_a_request_has_room_in_a_long_skill_and_its_prompt_names_limits_th
     lines = ["x" * 265] * 6
     assert sum(map(len, lines)) + len(lines) <= 4 * REQUEST_TOKENS
     reviser = says({"note": "", "edits": [edit("insert", 110, line) for line in lines]})
-    found = await Rewrite(reviser, Material("also say farewell", skill=older)).propose(older, (), (), 1)
+    found = await Rewrite(reviser, Material("also say farewell", skill=older)).propose(
+        older, (), (), 1
+    )
     assert found is not None
     assert (len(reviser.asked), len(found.edits)) == (1, 6)
     asked = " ".join(reviser.asked[0].messages[0].text.split())
@@ -401,7 +500,12 @@ async def test_a_request_has_room_in_a_long_skill_and_its_prompt_names_limits_th
 
 
 def test_edits_name_lines_as_they_were_before_all_of_them() -> None:
-    edits = [Edit("insert", 1, "b"), Edit("delete", 2), Edit("insert", 1, "c"), Edit("replace", 3, "z")]
+    edits = [
+        Edit("insert", 1, "b"),
+        Edit("delete", 2),
+        Edit("insert", 1, "c"),
+        Edit("replace", 3, "z"),
+    ]
     assert apply_edits(["a", "x", "y"], edits) == "a\nb\nc\nz"
 
 
@@ -422,12 +526,25 @@ class Append:
 """
 
 
-def test_a_refiner_of_another_package_is_named_on_the_command_line(home: Path, tmp_path: Path) -> None:
+def test_a_refiner_of_another_package_is_named_on_the_command_line(
+    home: Path, tmp_path: Path
+) -> None:
     write_rules(home / "teacher.json", teacher_rules(draft(TRAIN[:2])))  # it cannot revise anything
     write_rules(home / "student.json", student_rules())
-    (home / "facts.txt").write_text("\n".join(fact(number) for number in NUMBERS if number not in TRAIN[:2]))
-    environment = install_plugin(tmp_path / "site", "append_facts", APPEND, {"upskill.refiners:append": "Append"})
-    command = ["generate", "know the ship", "-m", "scripted:teacher.json", "--student", "scripted:student.json"]
+    (home / "facts.txt").write_text(
+        "\n".join(fact(number) for number in NUMBERS if number not in TRAIN[:2])
+    )
+    environment = install_plugin(
+        tmp_path / "site", "append_facts", APPEND, {"upskill.refiners:append": "Append"}
+    )
+    command = [
+        "generate",
+        "know the ship",
+        "-m",
+        "scripted:teacher.json",
+        "--student",
+        "scripted:student.json",
+    ]
     done = spawn(*command, "--refiner", "append", "--json", env=environment)
     assert done.code == 0, done.err
     assert [one["accepted"] for one in done.json["attempts"]] == [True, True]
@@ -500,11 +617,16 @@ async def test_gains_of_a_few_cases_each_add_up_and_are_confirmed_together(stude
         "confirmed",
     ]
     assert (found.confirmation.decision, found.confirmation.tried) == ("confirmed", 3)
-    assert found.confirmation.cases.fixed == tuple(sorted(f"word-{number}" for number in TRAIN[2:8]))
+    assert found.confirmation.cases.fixed == tuple(
+        sorted(f"word-{number}" for number in TRAIN[2:8])
+    )
     assert found.confirmation.cases.p_value == 2.0**-6
     assert found.confirmation.rounds == confirming_rounds(len(TRAIN))[-1]
     told = refiner.told[2][1]
-    assert [one.result.partition(":")[0] for one in told] == ["kept provisionally", "not enough evidence"]
+    assert [one.result.partition(":")[0] for one in told] == [
+        "kept provisionally",
+        "not enough evidence",
+    ]
     assert told[0].fixed == tuple(prompt(number) for number in sorted(TRAIN[2:5], key=str))
     assert (told[0].broken, told[1].fixed, told[1].broken) == ((), (), ())
     # The first draft was run on the held-out cases too, and the search brought nothing there.
@@ -521,7 +643,9 @@ async def test_a_clear_gain_is_confirmed_after_two_rounds(student: str) -> None:
     assert found.confirmation.cases.p_value <= levels_over_cases(1)[0]
 
 
-async def test_a_limit_between_two_looks_confirms_nothing(student: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_limit_between_two_looks_confirms_nothing(
+    student: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the first look asks for is only enough to go on."""
     run_duel = Search._duel  # pyright: ignore[reportPrivateUsage]
 
@@ -531,34 +655,49 @@ async def test_a_limit_between_two_looks_confirms_nothing(student: str, monkeypa
         return await run_duel(self, *arguments)
 
     monkeypatch.setattr(Search, "_duel", run_until_limit)
-    found = await search(student, Scripted(body_of(TRAIN[:5]), body_of(TRAIN[:4]), body_of(TRAIN[:8])))
+    found = await search(
+        student, Scripted(body_of(TRAIN[:5]), body_of(TRAIN[:4]), body_of(TRAIN[:8]))
+    )
     assert found.confirmation is None
     assert found.skill.body == body_of(TRAIN[:2])
 
 
-async def test_too_few_cases_or_identical_answers_make_a_best_guess_and_no_confirmation(home: Path) -> None:
+async def test_too_few_cases_or_identical_answers_make_a_best_guess_and_no_confirmation(
+    home: Path,
+) -> None:
     few = Scripted(body_of(TRAIN[:4]))
     found = await search(write_rules(home / "student.json", student_rules()), few, attempts=1)
     assert (found.skill.body, found.confirmation.decision) == (body_of(TRAIN[:4]), "best guess")
     assert (found.confirmation.cases.identical, found.confirmation.cases.p_value) == (False, 0.25)
     greedy: list[dict[str, Any]] = [
-        {name: value[0] if name == "answers" else value for name, value in rule.items()} for rule in student_rules()
+        {name: value[0] if name == "answers" else value for name, value in rule.items()}
+        for rule in student_rules()
     ]
-    greedy = [{"answer": rule.pop("answers"), **rule} if "answers" in rule else rule for rule in greedy]
-    found = await search(write_rules(home / "greedy.json", greedy), Scripted(body_of(TRAIN)), attempts=1)
+    greedy = [
+        {"answer": rule.pop("answers"), **rule} if "answers" in rule else rule for rule in greedy
+    ]
+    found = await search(
+        write_rules(home / "greedy.json", greedy), Scripted(body_of(TRAIN)), attempts=1
+    )
     assert (found.skill.body, found.confirmation.decision) == (body_of(TRAIN), "best guess")
     assert (found.confirmation.cases.identical, found.confirmation.cases.p_value) == (True, None)
 
 
-async def test_a_student_whose_answers_the_wording_merely_shuffles_confirms_nothing(home: Path) -> None:
+async def test_a_student_whose_answers_the_wording_merely_shuffles_confirms_nothing(
+    home: Path,
+) -> None:
     """Issue 28: 79 of 200 useless edits were confirmed, because fresh seeds were taken for further cases."""
     decisions: list[str] = []
     for world in range(4):
         rules: list[dict[str, Any]] = []
         for wording, number in product("abcd", NUMBERS):
-            word = WORDS[number - 1] if digest_text(f"{world} {wording} {number}") < "8" else "nothing"
+            word = (
+                WORDS[number - 1] if digest_text(f"{world} {wording} {number}") < "8" else "nothing"
+            )
             said = {"answers": [word, f"It is {word}."]}
-            rules.append({"when": prompt(number), "system": f"Wording {wording} of {world}.", **said})
+            rules.append(
+                {"when": prompt(number), "system": f"Wording {wording} of {world}.", **said}
+            )
         student = write_rules(home / f"{world}.json", [*rules, {"answer": "I do not know."}])
         bodies = [f"# Words\n\nWording {wording} of {world}." for wording in "abcd"]
         found = await search(student, Scripted(*bodies[1:]), start=bodies[0])
@@ -569,7 +708,8 @@ async def test_a_student_whose_answers_the_wording_merely_shuffles_confirms_noth
 
 async def test_luck_on_the_seeds_of_the_search_is_not_confirmed(home: Path) -> None:
     lucky = [
-        {"when": prompt(number), "system": "- Be lucky.", "seed": 0, "answer": WORDS[number - 1]} for number in TRAIN
+        {"when": prompt(number), "system": "- Be lucky.", "seed": 0, "answer": WORDS[number - 1]}
+        for number in TRAIN
     ]
     student = write_rules(home / "student.json", [*lucky, *student_rules()])
     found = await search(student, Scripted(body_of(TRAIN[:2]) + "\n- Be lucky."), attempts=1)
@@ -606,7 +746,9 @@ class Inserting(Refiner):
 
     def __init__(self, *proposals: Sequence[str], cites: tuple[str, ...] = ()) -> None:
         self.proposals, self.cites = proposals, cites
-        self.told: list[tuple[set[str], set[str], list[str]]] = []  # prompts that fail and pass; results
+        self.told: list[
+            tuple[set[str], set[str], list[str]]
+        ] = []  # prompts that fail and pass; results
 
     async def propose(
         self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits], attempt: int
@@ -617,33 +759,50 @@ class Inserting(Refiner):
         return Proposal(apply_all(skill, edits), edits)
 
 
-async def test_a_proposal_that_fixes_none_of_a_few_failing_cases_is_tried_on_no_others(student: str) -> None:
+async def test_a_proposal_that_fixes_none_of_a_few_failing_cases_is_tried_on_no_others(
+    student: str,
+) -> None:
     found = await search(student, Inserting(["- Be kind."]), attempts=1)
     first, useless = found.attempts
     assert (useless.decision, useless.note) == (
         "not enough evidence",
         "better on 0 of these 8 train cases, worse on none",
     )
-    failing = {row.case for row in first.evaluation.outcomes if row.arm == "skill" and not row.passed}
+    failing = {
+        row.case for row in first.evaluation.outcomes if row.arm == "skill" and not row.passed
+    }
     assert {case.id for case in useless.evaluation.plan.suite.cases} < failing
     assert (found.confirmation, found.duels) == (None, ())
 
 
-async def test_a_candidate_that_is_not_ahead_by_chance_is_tried_again_on_the_cases_that_changed(home: Path) -> None:
-    unlucky = [{"when": prompt(number), "system": fact(TRAIN[4]), "seed": 0, "answer": "No."} for number in TRAIN[:3]]
+async def test_a_candidate_that_is_not_ahead_by_chance_is_tried_again_on_the_cases_that_changed(
+    home: Path,
+) -> None:
+    unlucky = [
+        {"when": prompt(number), "system": fact(TRAIN[4]), "seed": 0, "answer": "No."}
+        for number in TRAIN[:3]
+    ]
     student = write_rules(home / "student.json", [*unlucky, *student_rules()])
     found = await search(student, Scripted(body_of(TRAIN[:7])), attempts=1, knows=TRAIN[:4])
-    assert found.attempts[1].comparison.gain == 2 * 3  # nothing on the first seed, three cases on each fresh one
+    assert (
+        found.attempts[1].comparison.gain == 2 * 3
+    )  # nothing on the first seed, three cases on each fresh one
     assert sorted(case.id for case in found.duels[0].plan.suite.cases) == sorted(
         f"word-{number}" for number in (*TRAIN[:3], *TRAIN[4:7])
     )
     assert found.skill.body == body_of(TRAIN[:7])
 
 
-async def test_a_proposal_is_tried_on_fewer_cases_if_it_cites_what_they_rest_on(student: str) -> None:
+async def test_a_proposal_is_tried_on_fewer_cases_if_it_cites_what_they_rest_on(
+    student: str,
+) -> None:
     suite, about = words_suite(), f"word-{TRAIN[-1]}"
-    cases = tuple(replace(each, evidence=("m9",)) if each.id == about else each for each in suite.cases)
-    found = await search(student, Inserting(["- Be kind."], cites=("m9",)), 1, suite=replace(suite, cases=cases))
+    cases = tuple(
+        replace(each, evidence=("m9",)) if each.id == about else each for each in suite.cases
+    )
+    found = await search(
+        student, Inserting(["- Be kind."], cites=("m9",)), 1, suite=replace(suite, cases=cases)
+    )
     tried = [each.id for each in found.attempts[1].evaluation.plan.suite.cases]
     assert (len(tried), about in tried) == (CITED_BATCH, True)
 
@@ -658,40 +817,64 @@ async def test_proposals_that_fix_different_cases_are_tried_together(student: st
         "best guess",
     ]
     assert sorted(case.id for case in found.attempts[1].evaluation.plan.suite.cases) == batch
-    assert sorted(found.skill.body.splitlines()[1:]) == sorted(facts[:5])  # what two propose is there once
+    assert sorted(found.skill.body.splitlines()[1:]) == sorted(
+        facts[:5]
+    )  # what two propose is there once
     assert found.confirmation.tried == 4  # all that were tried share the level
     failing, passing, results = refiner.told[2]
-    assert failing == {prompt(number) for number in TRAIN[4:]}  # the others are fixed by what is set aside
-    assert (passing, results) == ({prompt(number) for number in TRAIN[:2]}, ["set aside", "not enough evidence"])
+    assert failing == {
+        prompt(number) for number in TRAIN[4:]
+    }  # the others are fixed by what is set aside
+    assert (passing, results) == (
+        {prompt(number) for number in TRAIN[:2]},
+        ["set aside", "not enough evidence"],
+    )
 
 
 async def test_an_edit_that_breaks_cases_is_left_out_of_its_proposal(home: Path) -> None:
     harm = "- Be brief."
-    broken = [{"when": prompt(number), "system": harm, "answers": ["No.", "Nothing."]} for number in TRAIN[:3]]
+    broken = [
+        {"when": prompt(number), "system": harm, "answers": ["No.", "Nothing."]}
+        for number in TRAIN[:3]
+    ]
     student = write_rules(home / "student.json", [*broken, *student_rules()])
     facts = [fact(number) for number in TRAIN]
     found = await search(student, Inserting([*facts[4:8], harm]), attempts=1, knows=TRAIN[:4])
-    assert [one.decision for one in found.attempts] == ["first draft", "kept provisionally", "best guess"]
+    assert [one.decision for one in found.attempts] == [
+        "first draft",
+        "kept provisionally",
+        "best guess",
+    ]
     assert sorted(found.skill.body.splitlines()[1:]) == sorted(facts[:8])
     assert found.confirmation.tried == 6  # with it, and without each of its five edits
     assert [len(duel.plan.suite.cases) for duel in found.duels[:5]] == [3] * 5
 
 
-async def test_one_case_that_an_edit_breaks_is_too_few_to_find_the_edit_by_leaving_each_out(home: Path) -> None:
+async def test_one_case_that_an_edit_breaks_is_too_few_to_find_the_edit_by_leaving_each_out(
+    home: Path,
+) -> None:
     harm = "- Be brief."
     student = write_rules(
-        home / "student.json", [{"when": prompt(TRAIN[0]), "system": harm, "answer": "No."}, *student_rules()]
+        home / "student.json",
+        [{"when": prompt(TRAIN[0]), "system": harm, "answer": "No."}, *student_rules()],
     )
     facts = [fact(number) for number in TRAIN]
     found = await search(student, Inserting([*facts[4:8], harm]), attempts=1, knows=TRAIN[:4])
-    assert (found.attempts[1].comparison.broken, found.confirmation.tried) == ((f"word-{TRAIN[0]}",), 1)
+    assert (found.attempts[1].comparison.broken, found.confirmation.tried) == (
+        (f"word-{TRAIN[0]}",),
+        1,
+    )
 
 
-async def test_what_is_left_out_to_find_a_harmful_edit_is_no_version(home: Path, upskill: Upskill) -> None:
+async def test_what_is_left_out_to_find_a_harmful_edit_is_no_version(
+    home: Path, upskill: Upskill
+) -> None:
     broken = [{"when": prompt(number), "system": "- Be ", "answer": "No."} for number in TRAIN[:3]]
     student = write_rules(home / "student.json", [*broken, *student_rules()])
     facts = [fact(number) for number in TRAIN]
-    found = await search(student, Inserting([*facts[4:6], "- Be brief.", "- Be kind."]), attempts=1, knows=TRAIN[:4])
+    found = await search(
+        student, Inserting([*facts[4:6], "- Be brief.", "- Be kind."]), attempts=1, knows=TRAIN[:4]
+    )
     assert len(found.duels) > 4  # leaving out one edit repairs nothing
     assert len(upskill("versions", "house-words", "--json").json) == len(found.attempts)
 
@@ -701,10 +884,14 @@ async def test_the_reviser_sees_a_few_tasks_that_pass() -> None:
     refiner = Rewrite(reviser)
     refiner.passing = [f"Ask {number}." for number in range(9)]
     await refiner.propose(SKILL, [FAILURE], (), 1)
-    assert json.loads(reviser.asked[0].messages[1].text)["passing"] == [f"Ask {number}." for number in range(4)]
+    assert json.loads(reviser.asked[0].messages[1].text)["passing"] == [
+        f"Ask {number}." for number in range(4)
+    ]
 
 
-async def test_gepa_evolves_the_body_and_what_it_finds_is_tested_like_any_other(student: str) -> None:
+async def test_gepa_evolves_the_body_and_what_it_finds_is_tested_like_any_other(
+    student: str,
+) -> None:
     pytest.importorskip("gepa")
     teacher = says(*(f"```\n{body_of(TRAIN[: 4 + number])}\n```" for number in range(3)))
     found = await search(student, Gepa(teacher), attempts=1)
@@ -715,7 +902,9 @@ async def test_gepa_evolves_the_body_and_what_it_finds_is_tested_like_any_other(
     assert found.confirmation.tried >= len(teacher.asked)
 
 
-async def search_copies(student: str, refiner: Scripted, copies: int, knows: Sequence[int], without: str = "") -> Any:
+async def search_copies(
+    student: str, refiner: Scripted, copies: int, knows: Sequence[int], without: str = ""
+) -> Any:
     """One attempt on so many train cases for each word."""
     checks = {one.id: one.checks for one in words_suite().cases}
     cases = [
@@ -767,7 +956,9 @@ async def test_a_first_score_of_nothing_is_no_plateau(home: Path, student: str) 
     assert found.held_out.verdicts[0].model == student
 
 
-async def test_failures_of_earlier_runs_are_known_and_held_out_ones_are_not(home: Path, student: str) -> None:
+async def test_failures_of_earlier_runs_are_known_and_held_out_ones_are_not(
+    home: Path, student: str
+) -> None:
     skill = Skill.load(write_skill(home / "house-words", body=body_of([1])))
     suite = words_suite()
     with open_store("runs") as store:
@@ -775,10 +966,16 @@ async def test_failures_of_earlier_runs_are_known_and_held_out_ones_are_not(home
 
         await evaluate(make_plan(skill, suite, [student]), store=store)
         found = stored_failures(store, skill, resolve(student))
-        assert {failure.case for failure in found} == {f"word-{number}" for number in TRAIN if number != 1}
-        hidden = Suite(tuple(Case(f"x{one.id}", one.prompt, one.checks, held_out=True) for one in suite.cases))
+        assert {failure.case for failure in found} == {
+            f"word-{number}" for number in TRAIN if number != 1
+        }
+        hidden = Suite(
+            tuple(Case(f"x{one.id}", one.prompt, one.checks, held_out=True) for one in suite.cases)
+        )
         assert stored_failures(store, skill, resolve(student), hidden) == []
-        assert stored_failures(store, Skill.new("other", "Other.", "Other."), resolve(student)) == []
+        assert (
+            stored_failures(store, Skill.new("other", "Other.", "Other."), resolve(student)) == []
+        )
 
 
 async def test_a_suite_without_train_cases_is_evaluated_and_not_refined(student: str) -> None:

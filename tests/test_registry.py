@@ -56,7 +56,10 @@ def test_an_unknown_name_is_a_usage_error_that_suggests_the_nearest() -> None:
 def test_a_package_that_is_not_installed_is_a_usage_error_that_names_it() -> None:
     with pytest.raises(UsageError) as error:
         THINGS.load("absent")
-    assert error.value.message == "the 'absent' thing needs the 'no_such_package' package, which is not installed"
+    assert (
+        error.value.message
+        == "the 'absent' thing needs the 'no_such_package' package, which is not installed"
+    )
     assert error.value.hint == f"Run `{sys.executable} -m pip install no_such_package`."
 
 

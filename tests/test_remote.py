@@ -27,10 +27,24 @@ def weights() -> Path:
     return asyncio.run(pull_weights(find_local_model("smollm2-135m"), ModelContext()))
 
 
-def test_a_ceiling_on_calls_holds_and_the_rest_is_run_later_exactly_once(home: Path, upskill: Upskill) -> None:
+def test_a_ceiling_on_calls_holds_and_the_rest_is_run_later_exactly_once(
+    home: Path, upskill: Upskill
+) -> None:
     skill = write_skill(home / "greeter", cases=50)
     with serving() as server:
-        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--repeats", 5, "--json", "--concurrency", 16)
+        command = (
+            "eval",
+            skill,
+            "-m",
+            "any",
+            "--base-url",
+            server.url,
+            "--repeats",
+            5,
+            "--json",
+            "--concurrency",
+            16,
+        )
         stopped = upskill(*command, "--set", "max_calls=50")
         first = server.calls.total()
         assert 0 < first <= 50 + 16
@@ -70,7 +84,9 @@ def llama_server(model: Path) -> Generator[tuple[str, str]]:
     """A llama.cpp server that somebody else has started: its URL and key."""
     module = "upskill.models.embedded.server"
     argv = [sys.executable, "-m", module, "--model", str(model), "--states", str(model.parent)]
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     try:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
@@ -90,17 +106,25 @@ def test_a_llama_server_started_by_hand_answers_like_local(
     here = upskill("eval", skill, "-m", "local:smollm2-135m", "--json")
     assert (there.code, here.code) == (0, 0)
     verdicts = [done.json["models"][0] for done in (there, here)]
-    tokens = [[verdict[arm]["input_tokens"] for arm in ("baseline", "skill")] for verdict in verdicts]
-    assert tokens[0] == tokens[1]  # the same prompts; what it says may differ where prompts are read in other steps
+    tokens = [
+        [verdict[arm]["input_tokens"] for arm in ("baseline", "skill")] for verdict in verdicts
+    ]
+    assert (
+        tokens[0] == tokens[1]
+    )  # the same prompts; what it says may differ where prompts are read in other steps
     for run in (there.json["run"], here.json["run"]):
         trials = upskill("show", run, "--json").json["trials"]
         assert len(trials) == 2
         assert all(trial["answer"] for trial in trials)
 
 
-def test_an_answer_that_cannot_be_judged_was_paid_for_all_the_same(home: Path, upskill: Upskill) -> None:
+def test_an_answer_that_cannot_be_judged_was_paid_for_all_the_same(
+    home: Path, upskill: Upskill
+) -> None:
     skill = write_skill(home / "greeter", cases=20)
-    (home / "upskill.config.yaml").write_text("prices:\n  any: {input: 10, output: 50}\n", encoding="utf-8")
+    (home / "upskill.config.yaml").write_text(
+        "prices:\n  any: {input: 10, output: 50}\n", encoding="utf-8"
+    )
     with serving(lambda _: Say(refusal="I will not.", usage=USED)) as server:
         done = upskill(
             *("eval", skill, "-m", "any", "--base-url", server.url, "--json"),
@@ -114,14 +138,34 @@ def test_an_answer_that_cannot_be_judged_was_paid_for_all_the_same(home: Path, u
 def test_retries_count_as_calls(home: Path, upskill: Upskill, quick: None) -> None:
     skill = write_skill(home / "greeter", cases=20)
     with serving(lambda _: refuse(500, "out of order")) as server:
-        upskill("eval", skill, "-m", "any", "--base-url", server.url, "--set", "max_calls=7", "--concurrency", 2)
+        upskill(
+            "eval",
+            skill,
+            "-m",
+            "any",
+            "--base-url",
+            server.url,
+            "--set",
+            "max_calls=7",
+            "--concurrency",
+            2,
+        )
         assert server.calls.total() == 7
 
 
 def test_a_run_that_was_stopped_meets_no_requirement(home: Path, upskill: Upskill) -> None:
     skill = write_skill(home / "greeter", cases=20)
     with serving(lambda asked: "ahoy" if "ahoy" in asked.system else "hello") as server:
-        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--require", "decision=helps")
+        command = (
+            "eval",
+            skill,
+            "-m",
+            "any",
+            "--base-url",
+            server.url,
+            "--require",
+            "decision=helps",
+        )
         stopped = upskill(*command, "--set", "max_calls=20")
         assert (stopped.code, "the run was stopped early" in stopped.err) == (1, True)
         assert upskill(*command).code == 0

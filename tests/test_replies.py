@@ -42,9 +42,15 @@ main()
 def elsewhere(folder: Path, *argv: object) -> Done:
     """The command line on a machine without a key, a store, a home or a network."""
     folder.mkdir(exist_ok=True)
-    environment = {"HOME": str(folder / "nobody"), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {
+        "HOME": str(folder / "nobody"),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     command = [sys.executable, "-c", OFFLINE, *map(str, argv)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -69,7 +75,10 @@ def lines_of(cassette: Path) -> list[dict[str, Any]]:
 def unmarked(document: dict[str, Any]) -> dict[str, Any]:
     """The same for a run and its replay: all but its name, that it was replayed, and whether its look was kept."""
     other = {"replayed": None, "recommendation": ""}
-    models = [{**model, **other, "looks": {**model["looks"], "logged": True}} for model in document["models"]]
+    models = [
+        {**model, **other, "looks": {**model["looks"], "logged": True}}
+        for model in document["models"]
+    ]
     return {**document, "run": "", "replayed": None, "models": models}
 
 
@@ -82,13 +91,19 @@ def helpful(call: Call) -> str:
     return "ahoy, friend" if "ahoy" in call.system else "hello, friend"
 
 
-def test_a_run_with_a_judge_is_played_bit_for_bit_on_another_machine(upskill: Upskill, home: Path) -> None:
-    suite = greetings(3) | {"checks": [{"contains": "friend"}, {"judge": "it greets the way sailors do"}]}
+def test_a_run_with_a_judge_is_played_bit_for_bit_on_another_machine(
+    upskill: Upskill, home: Path
+) -> None:
+    suite = greetings(3) | {
+        "checks": [{"contains": "friend"}, {"judge": "it greets the way sailors do"}]
+    }
     skill = write_skill(home / "skills" / "greeting", suite=suite)
     with serving(helpful) as server:
         students = ("-m", "any", "-m", "other", "--base-url", server.url)
         judged = ("--judge", write_script(home / "judge.json", JUDGE))
-        live = upskill("eval", skill, *students, *judged, "--repeats", 2, "--seed", 5, "--controls", "--json")
+        live = upskill(
+            "eval", skill, *students, *judged, "--repeats", 2, "--seed", 5, "--controls", "--json"
+        )
         assert live.code == 0, live.err
     assert upskill("export", "last", "--replies", "out/replies.gz").code == 0
     other = home.parent / "other"
@@ -105,12 +120,17 @@ def test_a_run_with_a_judge_is_played_bit_for_bit_on_another_machine(upskill: Up
 
 
 JUDGE = [
-    {"match": "ahoy, friend", "answer": '{"evidence": "ahoy, friend", "reason": "it says ahoy", "passed": true}'},
+    {
+        "match": "ahoy, friend",
+        "answer": '{"evidence": "ahoy, friend", "reason": "it says ahoy", "passed": true}',
+    },
     {"answer": '{"evidence": "", "reason": "it says hello", "passed": false}'},
 ]
 
 
-def test_the_same_run_gives_the_same_bytes_and_nothing_of_the_machine(upskill: Upskill, cassette: Path) -> None:
+def test_the_same_run_gives_the_same_bytes_and_nothing_of_the_machine(
+    upskill: Upskill, cassette: Path
+) -> None:
     before = cassette.read_bytes()
     cassette.unlink()
     cassette.symlink_to("precious")
@@ -124,23 +144,33 @@ def test_the_same_run_gives_the_same_bytes_and_nothing_of_the_machine(upskill: U
     assert not [path.name for path in Path.cwd().iterdir() if path.name.startswith(".replies")]
 
 
-def test_where_the_files_of_models_lie_stays_on_the_machine(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_where_the_files_of_models_lie_stays_on_the_machine(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     for folder in ("one", "two"):
         (home / folder).mkdir()
         write_script(home / folder / "student.json")
-    students = [option for folder in ("one", "two") for option in ("-m", f"scripted:{home / folder}/student.json")]
+    students = [
+        option
+        for folder in ("one", "two")
+        for option in ("-m", f"scripted:{home / folder}/student.json")
+    ]
     live = upskill("eval", skill, *students, "--json").json
     assert upskill("export", "last", "--replies", "replies.gz").code == 0
     assert str(home) not in gzip.decompress((home / "replies.gz").read_bytes()).decode()
     played = upskill("eval", skill, "--replay", "replies.gz", "--json").json
     names = ["scripted:student.json", "scripted:student.json (2)"]
     assert [model["model"] for model in played["models"]] == names
-    assert [model["lift"] for model in played["models"]] == [model["lift"] for model in live["models"]]
+    assert [model["lift"] for model in played["models"]] == [
+        model["lift"] for model in live["models"]
+    ]
     one = upskill("eval", skill, "--replay", "replies.gz", "-m", names[1], "--json").json
     assert [model["model"] for model in one["models"]] == names[1:]
 
 
-def test_a_replayed_run_says_so_wherever_its_verdict_is_shown(upskill: Upskill, skill: Path, cassette: Path) -> None:
+def test_a_replayed_run_says_so_wherever_its_verdict_is_shown(
+    upskill: Upskill, skill: Path, cassette: Path
+) -> None:
     """Issue 28: none of them did, so that a forged file of replies was an ordinary `helps`."""
     sha256 = hashlib.sha256(cassette.read_bytes()).hexdigest()
     recorded = lines_of(cassette)[0]["created"][:10]
@@ -156,21 +186,29 @@ def test_a_replayed_run_says_so_wherever_its_verdict_is_shown(upskill: Upskill, 
     assert played["replayed"] == source | {"from": mark, "trials": 16, "claims": claims}
     shown = surfaces(upskill, played["run"])
     shown["compare"] = " ".join(upskill("compare", live, played["run"]).out.split())
-    shown["compare --json"] = json.dumps(upskill("compare", live, played["run"], "--json").json, ensure_ascii=False)
+    shown["compare --json"] = json.dumps(
+        upskill("compare", live, played["run"], "--json").json, ensure_ascii=False
+    )
     for name, more in SHORT.items():
         shown[name] = " ".join(upskill("eval", skill, "--replay", cassette, *more).out.split())
     missing = [name for name, text in shown.items() if mark[1:] not in text]
     assert missing == [], shown[missing[0]]
-    claim = "no model was called. Only the file says that these are answers from scripted:student.json."
+    claim = (
+        "no model was called. Only the file says that these are answers from scripted:student.json."
+    )
     assert [name for name in CLAIMING if claim not in shown[name]] == []
     with open_store("runs") as store:
         run = store.run(played["run"])
         models = tuple(replace(run.plan.models[0], name=name) for name in "abc")
-        assert replay_note(replace(run, plan=replace(run.plan, models=models))).endswith("answers from a, b and c.")
+        assert replay_note(replace(run, plan=replace(run.plan, models=models))).endswith(
+            "answers from a, b and c."
+        )
         assert (run.plan.replayed, evaluation_of(store, run).verdicts[0].replayed) == (mark, mark)
         (row,) = (row for row in overview(store)["runs"] if row["id"] == run.id)
         assert [verdict["replayed"] for verdict in row["verdicts"]] == [mark]
-        assert [verdict["of"] for verdict in skill_verdicts(store, run.skill)] == [""]  # the one of the model itself
+        assert [verdict["of"] for verdict in skill_verdicts(store, run.skill)] == [
+            ""
+        ]  # the one of the model itself
 
 
 SHORT = {"eval": (), "eval --quiet": ("--quiet",)}
@@ -195,21 +233,30 @@ def surfaces(upskill: Upskill, run: str) -> dict[str, str]:
         texts[kind] = json.dumps(documents, ensure_ascii=False)
     for kind in ("forest", "bars", "pareto", "heat-map"):
         texts[kind] = upskill("plot", run, "--kind", kind, "-o", "-").out
-    return {name: " ".join(unescape(text).replace("\\", "").split()) for name, text in texts.items()}
+    return {
+        name: " ".join(unescape(text).replace("\\", "").split()) for name, text in texts.items()
+    }
 
 
-def test_what_a_file_says_of_itself_is_its_claim(upskill: Upskill, skill: Path, cassette: Path, home: Path) -> None:
+def test_what_a_file_says_of_itself_is_its_claim(
+    upskill: Upskill, skill: Path, cassette: Path, home: Path
+) -> None:
     head, *rest = lines_of(cassette)
     forged = {**head, "models": [{**head["models"][0], "name": "gpt-9"}], "created": "long ago"}
     os.utime(write_lines(home / "forged.gz", [forged, *rest]), (0, 0))
     done = upskill("eval", skill, "--replay", "forged.gz")
     shown = " ".join(done.out.split())
-    assert "…, file of 1970-01-01): no model was called. Only the file says that these are answers from gpt-9." in shown
+    assert (
+        "…, file of 1970-01-01): no model was called. Only the file says that these are answers from gpt-9."
+        in shown
+    )
     assert "Replayed: " in shown
     assert "undecided; helps on these cases (replayed)" in shown
 
 
-async def test_a_plan_that_does_not_say_that_it_is_played_is_not(skill: Path, cassette: Path) -> None:
+async def test_a_plan_that_does_not_say_that_it_is_played_is_not(
+    skill: Path, cassette: Path
+) -> None:
     plan, file = make_plan(Skill.load(skill), None, ["scripted:student.json"]), Cassette(cassette)
     with open_store(None) as store:
         for asked, models in (
@@ -219,12 +266,16 @@ async def test_a_plan_that_does_not_say_that_it_is_played_is_not(skill: Path, ca
         ):
             with pytest.raises(UsageError, match="use different replies files"):
                 await evaluate(asked, store=store, models=models)
-        played = await evaluate(plan_from(plan, file), store=store, models=Models(replies=store, cassette=file))
+        played = await evaluate(
+            plan_from(plan, file), store=store, models=Models(replies=store, cassette=file)
+        )
     assert played.run.plan.replayed.startswith("replayed from replies.gz (sha256 ")
     file.close()
 
 
-def test_two_replies_to_one_request_are_refused(upskill: Upskill, skill: Path, cassette: Path, home: Path) -> None:
+def test_two_replies_to_one_request_are_refused(
+    upskill: Upskill, skill: Path, cassette: Path, home: Path
+) -> None:
     lines = lines_of(cassette)
     number = next(number for number, line in enumerate(lines) if "reply" in line)
     again = {"reply": {**lines[number]["reply"], "text": "ahoy, friend, and welcome"}}
@@ -232,7 +283,10 @@ def test_two_replies_to_one_request_are_refused(upskill: Upskill, skill: Path, c
     write_lines(home / "two.gz", [*lines[:-1], again, end])
     done = upskill("eval", skill, "--replay", "two.gz")
     assert done.code == 2
-    where = f"line {len(lines)} is invalid", f"line {number + 1} has a different reply to the same request"
+    where = (
+        f"line {len(lines)} is invalid",
+        f"line {number + 1} has a different reply to the same request",
+    )
     assert all(words in done.err for words in where), done.err
     # The same reply twice is how two cases that ask the same are recorded.
     write_lines(home / "same.gz", [*lines[:-1], lines[number], end])
@@ -263,13 +317,30 @@ def test_checks_are_run_anew_and_a_live_run_never_takes_what_was_played(
     assert played.json["models"][0]["skill"]["passed"] == 0
     # The student is asked itself where a plan was only played so far.
     Path("student.json").write_text(json.dumps([{"answer": "ahoy, my friend"}]))
-    live = upskill("eval", skill, "-m", "scripted:student.json", "--repeats", 2, "--tests", "strict.json", "--json")
+    live = upskill(
+        "eval",
+        skill,
+        "-m",
+        "scripted:student.json",
+        "--repeats",
+        2,
+        "--tests",
+        "strict.json",
+        "--json",
+    )
     assert live.json["models"][0]["skill"]["passed"] == 8
-    assert "this run is itself a replay" in upskill("export", played.json["run"], "--replies", "again.gz").err
-    assert upskill("eval", "--replay", skill, "-m", "scripted:student.json", "--repeats", 2).code == 0  # from the store
+    assert (
+        "this run is itself a replay"
+        in upskill("export", played.json["run"], "--replies", "again.gz").err
+    )
+    assert (
+        upskill("eval", "--replay", skill, "-m", "scripted:student.json", "--repeats", 2).code == 0
+    )  # from the store
 
 
-def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskill, skill: Path, cassette: Path) -> None:
+def test_what_is_not_recorded_is_an_error_that_says_what_changed(
+    upskill: Upskill, skill: Path, cassette: Path
+) -> None:
     def play(*more: object) -> Done:
         return upskill("eval", skill, "--replay", cassette, *more)
 
@@ -278,7 +349,9 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
         assert done.code == (0 if "--controls" in more else 3), done.err
         return " | ".join(error["message"] for error in done.json["errors"])
 
-    assert "no reply for case 'greet-1', skill, seed 2 (it has seeds 0 to 1)" in errors("--repeats", 3)
+    assert "no reply for case 'greet-1', skill, seed 2 (it has seeds 0 to 1)" in errors(
+        "--repeats", 3
+    )
     assert "the temperature changed from 0.7 to 0.1" in errors("--set", "temperature=0.1")
     assert "the output limit changed from 4096 to 7" in errors("--set", "max_output_tokens=7")
     assert "case 'greet-1', placebo" in errors("--controls")
@@ -296,7 +369,9 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
     assert "the skill greeting has changed" in said
     assert "baseline" not in said
     Path("other.json").write_text(
-        json.dumps({"cases": [{**suite["cases"][0], "id": "else"}], "checks": [{"contains": "ahoy"}]})
+        json.dumps(
+            {"cases": [{**suite["cases"][0], "id": "else"}], "checks": [{"contains": "ahoy"}]}
+        )
     )
     for more, words in (
         (("--tests", "other.json"), "none of the recorded cases are in other.json"),
@@ -308,14 +383,21 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
         assert (done.code, words in done.err) == (2, True), done.err
 
 
-def test_errors_and_half_a_run_are_recorded_as_they_are(upskill: Upskill, skill: Path, home: Path) -> None:
-    rules = [{"when": "guest 3", "error": "the server is on fire"}, {"answer": "ahoy \ud83d and \x00\x1b[2J"}]
+def test_errors_and_half_a_run_are_recorded_as_they_are(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
+    rules = [
+        {"when": "guest 3", "error": "the server is on fire"},
+        {"answer": "ahoy \ud83d and \x00\x1b[2J"},
+    ]
     student = write_script(home / "student.json", rules)
     live = upskill("eval", skill, "-m", student, "--json")
     assert live.code == 3
     done = upskill("export", "last", "--replies", "replies.gz")
     assert "is not finished: 0 trials not run, 2 errored" in done.err
-    played = elsewhere(home.parent / "other", "eval", skill, "--replay", home / "replies.gz", "--json")
+    played = elsewhere(
+        home.parent / "other", "eval", skill, "--replay", home / "replies.gz", "--json"
+    )
     assert unmarked(played.json) == unmarked(live.json)
     half = upskill("eval", skill, "-m", student, "--seed", 9, "--set", "max_calls=4")
     assert "Stopped" in half.err
@@ -323,7 +405,9 @@ def test_errors_and_half_a_run_are_recorded_as_they_are(upskill: Upskill, skill:
     assert len([line for line in lines_of(home / "half.gz") if "trial" in line]) == 4
 
 
-def test_secrets_are_taken_out_and_everybody_is_told(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_secrets_are_taken_out_and_everybody_is_told(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
     answer = f"ahoy; aws_access_key_id = {KEY}"
     rules = [{"when": "guest 2", "answer": answer}, {"answer": "ahoy"}]
     student = write_script(home / "student.json", rules)
@@ -332,7 +416,9 @@ def test_secrets_are_taken_out_and_everybody_is_told(upskill: Upskill, skill: Pa
     assert "in answers to 1 case (greet-2). On replay, these graded answers differ" in done.err
     assert KEY not in gzip.decompress((home / "replies.gz").read_bytes()).decode()
     played = upskill("eval", skill, "--replay", "replies.gz", "--json").json
-    assert [line for line in played["warnings"] if "secrets were removed" in line and "greet-2" in line]
+    assert [
+        line for line in played["warnings"] if "secrets were removed" in line and "greet-2" in line
+    ]
     assert played["models"][0]["skill"]["passed"] == 4
 
 
@@ -353,7 +439,9 @@ def test_replies_that_are_not_stored_are_missed_before_anything_is_written(
     assert upskill("export", "last", "--replies", "replies.gz").code == 0
 
 
-def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, cassette: Path, home: Path) -> None:
+def test_damaged_and_hostile_files_are_refused(
+    upskill: Upskill, skill: Path, cassette: Path, home: Path
+) -> None:
     lines, packed = lines_of(cassette), cassette.read_bytes()
     bad = home / "bad.gz"
 
@@ -389,14 +477,22 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
         (0, {**head, "students": 9}, "there is no model 8"),
         (0, {**head, "runs": 10**15}, "out of range"),
         (0, {**head, "max_output_tokens": -1}, "out of range"),
-        (0, {**head, "models": [{**head["models"][0], "name": "one\nline"}]}, "is not a model name"),
+        (
+            0,
+            {**head, "models": [{**head["models"][0], "name": "one\nline"}]},
+            "is not a model name",
+        ),
         (0, {**head, "models": [{**head["models"][0], "name": ""}]}, "is not a model name"),
         (0, {**head, "bounds": 3}, "cannot be read as a replies file"),
         (0, {**head, "temperature": "hot"}, "is not a number in range"),
         (number, {"reply": {**reply, "text": 5}}, "is not a string"),
         (number, {"reply": {**reply, "by": 9}}, "there is no model 9"),
         (number, {"reply": {**reply, "usage": {"input_tokens": -1}}}, "is out of range"),
-        (number, {"reply": {**reply, "usage": {"cost_usd": float("nan")}}}, "is not a number in range"),
+        (
+            number,
+            {"reply": {**reply, "usage": {"cost_usd": float("nan")}}},
+            "is not a number in range",
+        ),
         (number, {"reply": {**reply, "usage": {"cost_usd": 1e300}}}, "is not a number in range"),
         (number, {"reply": {**reply, "usage": {"output_tokens": 2**62}}}, "is out of range"),
         (number, {"reply": {**reply, "stop": "never"}}, "not a stop reason"),
@@ -415,16 +511,25 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
     refused("data after the last line")
 
 
-def test_commands_of_an_agent_are_run_again_and_its_replies_are_found(upskill: Upskill, home: Path) -> None:
+def test_commands_of_an_agent_are_run_again_and_its_replies_are_found(
+    upskill: Upskill, home: Path
+) -> None:
     case = {
         "id": "write",
         "prompt": "Write the greeting into a file.",
         "checks": [{"command": "grep -q ahoy hello.txt"}],
     }
-    suite = {"cases": [case, {**case, "id": "again", "prompt": "Write the greeting into a file, please."}]}
+    suite = {
+        "cases": [
+            case,
+            {**case, "id": "again", "prompt": "Write the greeting into a file, please."},
+        ]
+    }
     skill = write_skill(home / "skills" / "greeting", suite=suite)
     student = write_script(home / "student.json", ACTS)
-    live = upskill("eval", skill, "-m", student, "--agent", "tools", "--set", "max_turns=7", "--json")
+    live = upskill(
+        "eval", skill, "-m", student, "--agent", "tools", "--set", "max_turns=7", "--json"
+    )
     assert live.code == 0, live.err
     assert live.json["models"][0]["activation"]["trials"] == 2
     upskill("export", "last", "--replies", "replies.gz")
@@ -440,22 +545,41 @@ ACTS: list[dict[str, Any]] = [
         "system": "greeting",
         "turns": [
             {"calls": [{"name": "activate_skill", "arguments": {"name": "greeting"}}]},
-            {"calls": [{"name": "bash", "arguments": {"command": "echo ahoy, friend > hello.txt; cat hello.txt"}}]},
+            {
+                "calls": [
+                    {
+                        "name": "bash",
+                        "arguments": {"command": "echo ahoy, friend > hello.txt; cat hello.txt"},
+                    }
+                ]
+            },
             "It is written.",
         ],
     },
-    {"turns": [{"calls": [{"name": "bash", "arguments": {"command": "echo hello > hello.txt"}}]}, "Done."]},
+    {
+        "turns": [
+            {"calls": [{"name": "bash", "arguments": {"command": "echo hello > hello.txt"}}]},
+            "Done.",
+        ]
+    },
 ]
 
 
 def test_answers_that_could_not_be_graded_are_recorded_and_graded_elsewhere(
     upskill: Upskill, skill: Path, home: Path
 ) -> None:
-    student, judge = write_script(home / "student.json"), write_script(home / "judge.json", [{"error": "on strike"}])
-    Path("judged.json").write_text(json.dumps(greetings(4) | {"checks": [{"judge": "it says ahoy"}]}))
+    student, judge = (
+        write_script(home / "student.json"),
+        write_script(home / "judge.json", [{"error": "on strike"}]),
+    )
+    Path("judged.json").write_text(
+        json.dumps(greetings(4) | {"checks": [{"judge": "it says ahoy"}]})
+    )
     command = ("eval", skill, "-m", student, "--tests", "judged.json", "--judge", judge)
     for _ in range(2):  # the second time, the answers of the first are graded again, in vain
         assert upskill(*command).code == 3
     assert "0 trials not run, 8 errored" in upskill("export", "last", "--replies", "replies.gz").err
-    played = elsewhere(home.parent / "other", "eval", skill, "--replay", home / "replies.gz", "--json")
+    played = elsewhere(
+        home.parent / "other", "eval", skill, "--replay", home / "replies.gz", "--json"
+    )
     assert (played.json["models"][0]["skill"]["passed"], played.json["errors"]) == (4, [])

@@ -60,18 +60,35 @@ def starts(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", REPORTS.table)
-def test_a_report_of_every_kind_is_printed_or_written_to_a_file(upskill: Upskill, skill: Path, kind: str) -> None:
+def test_a_report_of_every_kind_is_printed_or_written_to_a_file(
+    upskill: Upskill, skill: Path, kind: str
+) -> None:
     printed = upskill("eval", skill, "-m", "scripted:model.yaml", "--report", kind)
     assert (printed.code, printed.out.lstrip("\n").startswith(starts(kind))) == (0, True)
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--report", f"{kind}=made/here.txt", "-q")
+    done = upskill(
+        "eval", skill, "-m", "scripted:model.yaml", "--report", f"{kind}=made/here.txt", "-q"
+    )
     assert done.out.startswith(starts("terminal"))
     assert Path("made/here.txt").read_text() == printed.out
 
 
 def test_several_reports_are_written_by_one_run(upskill: Upskill, skill: Path) -> None:
     files = ("--report", "csv=rows.csv", "--report", "json=one.json", "--report", "json=two.json")
-    done = upskill("benchmark", skill, "-m", "scripted:model.yaml", *files, "--report", "junit=tests.xml", "--json")
-    assert json.loads(Path("one.json").read_text()) == json.loads(Path("two.json").read_text()) == done.json
+    done = upskill(
+        "benchmark",
+        skill,
+        "-m",
+        "scripted:model.yaml",
+        *files,
+        "--report",
+        "junit=tests.xml",
+        "--json",
+    )
+    assert (
+        json.loads(Path("one.json").read_text())
+        == json.loads(Path("two.json").read_text())
+        == done.json
+    )
     assert Path("rows.csv").read_text().count("\n") == 2
     assert Path("tests.xml").read_text().startswith(starts("junit"))
 
@@ -81,11 +98,23 @@ def test_several_reports_are_written_by_one_run(upskill: Upskill, skill: Path) -
     [
         (("--report", "markdwn"), "no report named 'markdwn'", "Did you mean 'markdown'?"),
         (("--report", "pdf=x.pdf"), "no report named 'pdf'", "terminal"),
-        (("--report", "csv=skill.txt/rows.csv"), "skill.txt/rows.csv: cannot be written", "Choose a file"),
+        (
+            ("--report", "csv=skill.txt/rows.csv"),
+            "skill.txt/rows.csv: cannot be written",
+            "Choose a file",
+        ),
         (("--report", "csv=."), ".: cannot be written", "Choose a file"),
-        (("--report", "csv=-"), "this report cannot go to standard output (-)", "The result is already printed there"),
+        (
+            ("--report", "csv=-"),
+            "this report cannot go to standard output (-)",
+            "The result is already printed there",
+        ),
         (("--report", "csv="), "--report csv=: no file was named", "--report csv=FILE"),
-        (("--json", "--report", "csv"), "csv and json cannot both go to standard output", "--report json=FILE"),
+        (
+            ("--json", "--report", "csv"),
+            "csv and json cannot both go to standard output",
+            "--report json=FILE",
+        ),
         (("--executor", "loca"), "no executor named 'loca'", "Did you mean 'local'?"),
     ],
 )
@@ -99,11 +128,15 @@ def test_what_cannot_be_reported_is_refused_before_anything_is_run(
 
 
 def test_a_report_of_another_package_is_written(skill: Path, tmp_path: Path) -> None:
-    environment = install_plugin(tmp_path / "site", "one_line", ONE_LINE, {"upskill.reports:one-line": "render"})
+    environment = install_plugin(
+        tmp_path / "site", "one_line", ONE_LINE, {"upskill.reports:one-line": "render"}
+    )
     given = ("eval", skill, "-m", "scripted:model.yaml")
     assert spawn(*given, "--report", "one-line", env=environment).out == "greeter undecided 8\n"
     assert (
-        spawn(*given, "--report", "one-line=line.txt", env=environment).out.lstrip("\n").startswith(starts("terminal"))
+        spawn(*given, "--report", "one-line=line.txt", env=environment)
+        .out.lstrip("\n")
+        .startswith(starts("terminal"))
     )
     assert Path("line.txt").read_text() == "greeter undecided 8\n"
     assert (
@@ -113,27 +146,55 @@ def test_a_report_of_another_package_is_written(skill: Path, tmp_path: Path) -> 
 
 
 def test_an_executor_of_another_package_runs_the_trials(skill: Path, tmp_path: Path) -> None:
-    environment = install_plugin(tmp_path / "site", "one_by_one", ONE_BY_ONE, {"upskill.executors:serial": "OneByOne"})
-    done = spawn("eval", skill, "-m", "scripted:model.yaml", "--executor", "serial", "--json", env=environment)
+    environment = install_plugin(
+        tmp_path / "site", "one_by_one", ONE_BY_ONE, {"upskill.executors:serial": "OneByOne"}
+    )
+    done = spawn(
+        "eval",
+        skill,
+        "-m",
+        "scripted:model.yaml",
+        "--executor",
+        "serial",
+        "--json",
+        env=environment,
+    )
     assert (done.code, done.json["models"][0]["decision"]) == (0, "undecided")
     order = [f"8 greet-{number} {arm}" for number in range(1, 5) for arm in ("baseline", "skill")]
     assert Path("order.txt").read_text().splitlines() == order
-    refused = spawn("eval", skill, "-m", "scripted:model.yaml", "--executor", "seril", env=environment)
+    refused = spawn(
+        "eval", skill, "-m", "scripted:model.yaml", "--executor", "seril", env=environment
+    )
     assert (refused.code, "Did you mean 'serial'?" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("kind", REPORTS.table)
 def test_the_library_renders_every_kind_of_report(skill: Path, kind: str) -> None:
     report: Report = REPORTS.load(kind)
-    assert report(evaluate_now(make_plan(Skill.load(skill), models=["scripted:model.yaml"])), ReportContext())
+    assert report(
+        evaluate_now(make_plan(Skill.load(skill), models=["scripted:model.yaml"])), ReportContext()
+    )
 
 
 def test_reports_name_the_model_behind_an_alias(upskill: Upskill, home: Path) -> None:
-    tern, name = REPOSITORY / "examples" / "tern-deploy", "local:smollm2-135m = SmolLM2-135M-Instruct, Q4_1"
+    tern, name = (
+        REPOSITORY / "examples" / "tern-deploy",
+        "local:smollm2-135m = SmolLM2-135M-Instruct, Q4_1",
+    )
     files = {kind: home / f"report.{kind}" for kind in ("junit", "markdown", "html")}
     reports = [part for kind, file in files.items() for part in ("--report", f"{kind}={file}")]
     recorded = REPOSITORY / "examples" / "recorded" / "tern-deploy.jsonl.gz"
-    done = upskill("eval", tern, "-m", "local:smollm2-135m", "--replay", recorded, *reports, "--report", "terminal")
+    done = upskill(
+        "eval",
+        tern,
+        "-m",
+        "local:smollm2-135m",
+        "--replay",
+        recorded,
+        *reports,
+        "--report",
+        "terminal",
+    )
     assert done.code == 0, done.err
     assert name in done.out
     assert f'<testsuite name="{name} (replayed' in files["junit"].read_text(encoding="utf-8")
@@ -146,7 +207,9 @@ def test_reports_name_the_model_behind_an_alias(upskill: Upskill, home: Path) ->
     assert full_name(resolve("openai:gpt-6.1-sol")) == "openai:gpt-6.1-sol"
 
 
-def test_a_verdict_has_at_most_two_notes_and_show_has_the_rest(upskill: Upskill, home: Path) -> None:
+def test_a_verdict_has_at_most_two_notes_and_show_has_the_rest(
+    upskill: Upskill, home: Path
+) -> None:
     rules = [{"when": "guest 1.", "answer": "no"}, {"when": "guest 2.", "answer": "ahoy"}, *HELPFUL]
     model = write_script(home / "mixed.yaml", rules)
     out = upskill("eval", write_skill(home / "greeter", cases=8), "-m", model, "--repeats", "3").out

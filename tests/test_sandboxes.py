@@ -151,7 +151,9 @@ async def test_a_command_starts_in_the_workspace_with_a_clean_environment(sandbo
 
 async def test_a_command_is_given_variables_and_standard_input(sandbox: Sandbox) -> None:
     given = b"\x00\xff" * 100_000
-    done = await sandbox.run('cat | wc -c; echo "$GREETING"', stdin=given, environment={"GREETING": "it's\n$HOME"})
+    done = await sandbox.run(
+        'cat | wc -c; echo "$GREETING"', stdin=given, environment={"GREETING": "it's\n$HOME"}
+    )
     assert done.output == "200000\nit's\n$HOME\n"
     assert (await sandbox.run("cat; echo end")).output == "end\n"
     with pytest.raises(SandboxError, match="is not a valid name for an environment variable"):
@@ -167,7 +169,9 @@ async def test_what_is_written_is_heard_as_it_comes(sandbox: Sandbox) -> None:
         heard.append((stream, data))
         answers.append(asyncio.create_task(sandbox.write("heard", "")))
 
-    done = await sandbox.run("echo one; until [ -e heard ]; do sleep 0.01; done; echo two >&2", on_output=on_output)
+    done = await sandbox.run(
+        "echo one; until [ -e heard ]; do sleep 0.01; done; echo two >&2", on_output=on_output
+    )
     await asyncio.gather(*answers)
     assert heard == [("output", b"one\n"), ("error", b"two\n")]
     assert done.output == "one\n"
@@ -187,11 +191,15 @@ async def test_many_sandboxes_stand_side_by_side(kind: SandboxBackend) -> None:
         async with await kind.open(Setup(files={"number": str(number)})) as sandbox:
             return (await sandbox.run("cat number; sleep 0.05; cat number")).output
 
-    assert await asyncio.gather(*map(one, range(12))) == [f"{number}{number}" for number in range(12)]
+    assert await asyncio.gather(*map(one, range(12))) == [
+        f"{number}{number}" for number in range(12)
+    ]
 
 
 async def test_commands_of_one_sandbox_wait_for_each_other(sandbox: Sandbox) -> None:
-    done = await asyncio.gather(*(sandbox.run(f"echo {n} >> log; sleep 0.02; echo {n} >> log") for n in range(5)))
+    done = await asyncio.gather(
+        *(sandbox.run(f"echo {n} >> log; sleep 0.02; echo {n} >> log") for n in range(5))
+    )
     assert [each.code for each in done] == [0] * 5
     assert (await sandbox.read("log")).split() == [b"%d" % n for n in range(5) for _ in range(2)]
 
@@ -199,7 +207,9 @@ async def test_commands_of_one_sandbox_wait_for_each_other(sandbox: Sandbox) -> 
 # Limits.
 
 
-async def run_too_long(sandbox: Sandbox, command: str, monkeypatch: pytest.MonkeyPatch) -> CommandResult:
+async def run_too_long(
+    sandbox: Sandbox, command: str, monkeypatch: pytest.MonkeyPatch
+) -> CommandResult:
     """A command whose hour is long over once it has said a word, as after a machine was asleep."""
     begun = asyncio.Event()
 
@@ -244,9 +254,16 @@ async def test_memory_of_all_processes_is_limited(sandbox: Sandbox) -> None:
     if sandbox.kind == "container":
         pytest.skip("an engine ends what is over its memory without a word")
     hold = "python3 -c 'import time; x = b\"x\" * 40_000_000; time.sleep(1000)'"
-    done = await sandbox.run(f"for i in 1 2 3 4 5 6; do {hold} & done; wait", Limits(memory=128 * MiB, wall=600))
+    done = await sandbox.run(
+        f"for i in 1 2 3 4 5 6; do {hold} & done; wait", Limits(memory=128 * MiB, wall=600)
+    )
     assert (done.code, done.killed_why) == (137, "used more than 128 MiB of memory")
-    assert "MemoryError" in (await sandbox.run("python3 -c 'bytearray(200_000_000)'", Limits(memory=128 * MiB))).error
+    assert (
+        "MemoryError"
+        in (
+            await sandbox.run("python3 -c 'bytearray(200_000_000)'", Limits(memory=128 * MiB))
+        ).error
+    )
 
 
 async def test_output_is_limited_and_its_beginning_kept(sandbox: Sandbox) -> None:
@@ -257,10 +274,14 @@ async def test_output_is_limited_and_its_beginning_kept(sandbox: Sandbox) -> Non
 
 
 async def test_the_size_of_a_file_and_of_all_files_is_limited(kind: SandboxBackend) -> None:
-    async with await kind.open(Setup(limits=Limits(file_size=MiB, disk=4 * MiB, wall=600))) as sandbox:
+    async with await kind.open(
+        Setup(limits=Limits(file_size=MiB, disk=4 * MiB, wall=600))
+    ) as sandbox:
         assert (await sandbox.run("head -c 3000000 /dev/zero > big")).code != 0
         assert (await sandbox.list())[0].size <= MiB
-        done = await sandbox.run("for i in $(seq 100); do head -c 1000000 /dev/zero > $i; done; sleep 60", stdin=b"x")
+        done = await sandbox.run(
+            "for i in $(seq 100); do head -c 1000000 /dev/zero > $i; done; sleep 60", stdin=b"x"
+        )
         assert done.code != 0 or "No space left" in done.error
         assert sum(entry.size for entry in await sandbox.list()) < 100 * MiB
 
@@ -268,7 +289,9 @@ async def test_the_size_of_a_file_and_of_all_files_is_limited(kind: SandboxBacke
 async def test_the_number_of_files_is_limited(kind: SandboxBackend) -> None:
     if kind.name == "container":
         pytest.skip("a stand-in for an engine does not count files")
-    many = "import os\nos.mkdir('d')\nfor n in range(10**6): os.close(os.open(f'd/{n}', os.O_CREAT))"
+    many = (
+        "import os\nos.mkdir('d')\nfor n in range(10**6): os.close(os.open(f'd/{n}', os.O_CREAT))"
+    )
     async with await kind.open(Setup(limits=Limits(files=2_000, wall=600))) as sandbox:
         done = await sandbox.run(["python3", "-c", many])
         assert (done.code, done.killed_why) == (137, "made more than 2,000 files in all")
@@ -329,21 +352,27 @@ async def test_files_are_read_written_and_listed(sandbox: Sandbox) -> None:
     ]
     assert [entry.path for entry in await sandbox.list("a/b")] == ["a/b/c.sh", "a/b/data"]
     assert len(await sandbox.list(max_entries=3)) == 3
-    done = await sandbox.run("echo changed > given/note.txt && mkdir new && mv given new/ && rm -r new && ls -A given")
+    done = await sandbox.run(
+        "echo changed > given/note.txt && mkdir new && mv given new/ && rm -r new && ls -A given"
+    )
     assert "No such file" in done.error
 
 
 async def test_the_home_of_the_student_can_be_furnished(kind: SandboxBackend) -> None:
     files = {".config/x": "1", "run": "#!/bin/sh\necho ran"}
     async with await kind.open(Setup(home_files=files, runnable=frozenset({"run"}))) as sandbox:
-        assert (await sandbox.run("cat ~/.config/x; ~/run; find ~ -type f -perm -u+x | wc -l")).output == "1ran\n1\n"
+        assert (
+            await sandbox.run("cat ~/.config/x; ~/run; find ~ -type f -perm -u+x | wc -l")
+        ).output == "1ran\n1\n"
         await sandbox.write(f"{sandbox.home}/.config/y", "2")
         assert (await sandbox.run("cat ~/.config/y")).output == "2"
         assert await sandbox.read(f"{sandbox.home}/.config/y") == b"2"
 
 
 async def test_what_is_no_file_is_an_error_of_the_student(sandbox: Sandbox) -> None:
-    await sandbox.run("mkdir d; mkfifo f; ln -s given/note.txt l; ln -s given ld; truncate -s 100M sparse")
+    await sandbox.run(
+        "mkdir d; mkfifo f; ln -s given/note.txt l; ln -s given ld; truncate -s 100M sparse"
+    )
     for path, wanted in (
         ("missing", FileNotFoundError),
         ("missing/x", FileNotFoundError),
@@ -366,13 +395,24 @@ async def test_what_is_no_file_is_an_error_of_the_student(sandbox: Sandbox) -> N
 
 
 async def test_a_path_that_leads_out_is_refused(sandbox: Sandbox) -> None:
-    for path in ("../x", "/etc/x", "a/../../x", "a/..", "/", "x\0y", "/workspace/../x", "a/" * 80 + "x"):
+    for path in (
+        "../x",
+        "/etc/x",
+        "a/../../x",
+        "a/..",
+        "/",
+        "x\0y",
+        "/workspace/../x",
+        "a/" * 80 + "x",
+    ):
         for attempt in (sandbox.read(path), sandbox.write(path, "x"), sandbox.list(path)):
             with pytest.raises(OSError, match=r"leads out|NUL|too many"):
                 await attempt
 
 
-async def test_case_files_that_lead_out_are_refused_before_anything_runs(kind: SandboxBackend, home: Path) -> None:
+async def test_case_files_that_lead_out_are_refused_before_anything_runs(
+    kind: SandboxBackend, home: Path
+) -> None:
     for name in ("../../evil", f"{home}/evil", "a/../../evil", "/etc/evil", "..", "a/\0/b"):
         for setup in (Setup(files={name: "x"}), Setup(home_files={name: "x"})):
             with pytest.raises(OSError, match=r"leads out|NUL"):
@@ -413,8 +453,12 @@ async def test_a_stopped_sandbox_is_gone_and_says_so(kind: SandboxBackend, tempo
 async def test_no_process_outlives_its_sandbox(kind: SandboxBackend) -> None:
     mark = f"78.{os.getpid()}"
     async with await kind.open(Setup()) as sandbox:
-        await sandbox.run(f"sleep {mark} & (setsid sleep {mark} &); nohup sleep {mark} >/dev/null 2>&1 & disown")
-        await sandbox.run(f"(trap '' HUP TERM; sleep {mark}) & setsid bash -c 'sleep {mark} & sleep {mark} &'")
+        await sandbox.run(
+            f"sleep {mark} & (setsid sleep {mark} &); nohup sleep {mark} >/dev/null 2>&1 & disown"
+        )
+        await sandbox.run(
+            f"(trap '' HUP TERM; sleep {mark}) & setsid bash -c 'sleep {mark} & sleep {mark} &'"
+        )
     assert running(mark) == []
 
 
@@ -445,10 +489,14 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(not LINUX, reason="looks into /proc")
-@pytest.mark.usefixtures("temporary")  # a folder there is all that a killed process cannot take with it
+@pytest.mark.usefixtures(
+    "temporary"
+)  # a folder there is all that a killed process cannot take with it
 async def test_everything_ends_when_upskill_is_killed(kind: SandboxBackend) -> None:
     mark = f"79.{os.getpid()}"
-    with subprocess.Popen([sys.executable, "-c", DYING, kind.name, mark], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", DYING, kind.name, mark], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"open\n"
         while len(running(mark)) < 2:
@@ -470,7 +518,9 @@ async def test_a_start_that_is_given_up_leaves_no_process_even_one_that_would_ou
         pipe, program = Path(name) / "pipe", Path(name) / "bwrap"
         os.mkfifo(pipe)
         # In place of bubblewrap, whose child does not yet die with it when it has just been started.
-        program.write_text(f"#!/bin/sh\n(echo begun; exec sleep 36000) > {pipe} & wait\n", encoding="utf-8")
+        program.write_text(
+            f"#!/bin/sh\n(echo begun; exec sleep 36000) > {pipe} & wait\n", encoding="utf-8"
+        )
         for path, mode in ((Path(name), 0o755), (program, 0o755), (pipe, 0o666)):
             path.chmod(mode)
         monkeypatch.setattr("upskill.sandboxes.bubblewrap._program", lambda: str(program))
@@ -495,7 +545,11 @@ async def test_background_processes_run_on_until_they_are_cleared(bubblewrap: Sa
             beats.add(await bubblewrap.read("beat"))
     assert len((await bubblewrap.run("cat /proc/*/comm")).output.split()) > 4
     await bubblewrap.kill_processes()
-    left = [line for line in (await bubblewrap.run("cat /proc/*/comm")).output.split() if line not in ("self", "cat")]
+    left = [
+        line
+        for line in (await bubblewrap.run("cat /proc/*/comm")).output.split()
+        if line not in ("self", "cat")
+    ]
     assert left == ["bash"]  # process 1; the shell became `cat`
     last = await bubblewrap.read("beat")
     await asyncio.sleep(0.1)
@@ -506,10 +560,14 @@ async def test_background_processes_run_on_until_they_are_cleared(bubblewrap: Sa
 async def test_room_can_be_made_where_there_is_none_left() -> None:
     kind = kind_called("bubblewrap")
     async with await kind.open(Setup(limits=Limits(disk=4 * MiB))) as sandbox:
-        filled = await sandbox.run("head -c 3M /dev/zero >a; head -c 3M /dev/zero >/tmp/b; sleep 600")
+        filled = await sandbox.run(
+            "head -c 3M /dev/zero >a; head -c 3M /dev/zero >/tmp/b; sleep 600"
+        )
         assert filled.killed_why == "wrote more than 4 MiB in all"
         assert (await sandbox.run("sleep 0.5; rm a; echo gone")).output == "gone\n"
-        assert (await sandbox.run("head -c 3M /dev/zero >a; sleep 600")).killed_why == filled.killed_why
+        assert (
+            await sandbox.run("head -c 3M /dev/zero >a; sleep 600")
+        ).killed_why == filled.killed_why
 
 
 async def test_a_background_process_is_held_to_the_limits_between_commands() -> None:
@@ -550,7 +608,9 @@ async def test_the_one_door_is_served_from_outside() -> None:
         async with await kind_called(name).open(Setup(proxy_port=port)) as sandbox:
             assert sandbox.proxy_socket is not None
             async with await asyncio.start_server(greet, sock=sandbox.proxy_socket):
-                done = await sandbox.run(f"exec 3<>/dev/tcp/127.0.0.1/{port}; echo you >&3; cat <&3")
+                done = await sandbox.run(
+                    f"exec 3<>/dev/tcp/127.0.0.1/{port}; echo you >&3; cat <&3"
+                )
                 assert done.output == "hello you\n", (name, done.error)
                 assert (await sandbox.run(f"exec 3<>/dev/tcp/127.0.0.1/{port + 1}")).code != 0
 
@@ -571,7 +631,11 @@ async def test_host_folders_can_be_shown_and_not_changed(home: Path) -> None:
     shown = {"/opt/tool": home / "tool", "/opt/one": home / "tool" / "say"}
     async with await kind_called("bubblewrap").open(Setup(readonly_mounts=shown)) as sandbox:
         assert (await sandbox.run("/opt/tool/say; /opt/one")).output == "said\nsaid\n"
-        assert (await sandbox.run("echo x > /opt/tool/say || rm -f /opt/tool/say || echo x > /opt/tool/new")).code != 0
+        assert (
+            await sandbox.run(
+                "echo x > /opt/tool/say || rm -f /opt/tool/say || echo x > /opt/tool/new"
+            )
+        ).code != 0
     assert (home / "tool" / "say").read_text(encoding="utf-8") == "#!/bin/sh\necho said\n"
     assert [path.name for path in (home / "tool").iterdir()] == ["say"]
 
@@ -593,8 +657,14 @@ async def test_every_command_is_logged_shortened_with_its_exit_code(
 ) -> None:
     caplog.set_level("DEBUG", "upskill.sandboxes")
     await bubblewrap.run(f"exit 3 # {'x' * 1000}", environment={"TOKEN": "not-to-be-logged"})
-    (ran,) = [record.getMessage() for record in caplog.records if record.name.startswith("upskill.sandboxes")]
-    assert re.fullmatch(r"bubblewrap: /bin/bash -c 'exit 3 # x+: exit code 3 after \d+\.\d\d s", ran)
+    (ran,) = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("upskill.sandboxes")
+    ]
+    assert re.fullmatch(
+        r"bubblewrap: /bin/bash -c 'exit 3 # x+: exit code 3 after \d+\.\d\d s", ran
+    )
     assert len(ran) < 300
     assert "not-to-be-logged" not in caplog.text
 
@@ -602,7 +672,9 @@ async def test_every_command_is_logged_shortened_with_its_exit_code(
 # Choosing.
 
 
-async def test_a_program_on_path_that_does_not_work_is_not_chosen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_on_path_that_does_not_work_is_not_chosen(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("bwrap", "docker", "podman"):
         (home / name).write_text("#!/bin/sh\n[ $# = 1 ] && echo it 1.0\nexit 1\n", encoding="utf-8")
         (home / name).chmod(0o755)
@@ -629,18 +701,27 @@ async def test_what_came_before_the_chosen_kind_is_told(monkeypatch: pytest.Monk
     )
 
 
-async def test_a_self_test_that_takes_too_long_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_self_test_that_takes_too_long_is_told_as_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kind = kind_called("bubblewrap")
     monkeypatch.setattr(upskill.sandboxes, "PROBE_SECONDS", 0.2)
-    monkeypatch.setattr(upskill.sandboxes, "PROPERTIES", {"home is hidden": "true", "patience": "sleep 600"})
+    monkeypatch.setattr(
+        upskill.sandboxes, "PROPERTIES", {"home is hidden": "true", "patience": "sleep 600"}
+    )
     with pytest.raises(UsageError, match=r"the self-test was killed: it ran longer than 0\.2 s"):
         await choose_sandbox(kind.name)
 
 
 def test_what_was_only_run_against_a_stand_in_is_marked_experimental() -> None:
-    marked = {name for name in KINDS if SandboxChoice(name, "1.0", 0.0, ()).label == "1.0 (experimental)"}
+    marked = {
+        name for name in KINDS if SandboxChoice(name, "1.0", 0.0, ()).label == "1.0 (experimental)"
+    }
     assert marked == {"container", "seatbelt"}
-    assert SandboxChoice("landlock", "Landlock 6", 0.0, (), reduced="no namespaces").label == "Landlock 6 (reduced)"
+    assert (
+        SandboxChoice("landlock", "Landlock 6", 0.0, (), reduced="no namespaces").label
+        == "Landlock 6 (reduced)"
+    )
 
 
 async def test_a_kind_that_leaks_is_found_out() -> None:
@@ -662,7 +743,9 @@ async def test_none_is_only_ever_typed_and_warns() -> None:
 # The filter of system calls, run by hand.
 
 
-def answer(machine: str, number: int, *arguments: int, families: tuple[int, ...] = (), **options: bool) -> int:
+def answer(
+    machine: str, number: int, *arguments: int, families: tuple[int, ...] = (), **options: bool
+) -> int:
     """What the filter says to this call: 0 for allowed, an errno, or -1 when the process is killed."""
     families = families or (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
     program = seccomp.build_filter(families=families, machine=machine, **options)
@@ -681,7 +764,13 @@ def interpret(program: list[seccomp.Instruction], data: bytes) -> int:
         elif code == seccomp.AND:
             loaded &= operand
         elif code == seccomp.RETURN:
-            return -1 if operand == seccomp.KILL else 0 if operand == seccomp.ALLOW else operand & 0xFFFF
+            return (
+                -1
+                if operand == seccomp.KILL
+                else 0
+                if operand == seccomp.ALLOW
+                else operand & 0xFFFF
+            )
         else:
             met = {
                 seccomp.EQUAL: loaded == operand,
@@ -698,7 +787,9 @@ def test_the_filter_refuses_what_it_should_and_nothing_else(machine: str) -> Non
         for name, numbers in table.items():
             number = numbers[column]
             assert number is None or answer(machine, number) == wanted, name
-    refused = {numbers[column] for table in (seccomp.REFUSED, seccomp.ABSENT) for numbers in table.values()}
+    refused = {
+        numbers[column] for table in (seccomp.REFUSED, seccomp.ABSENT) for numbers in table.values()
+    }
     looked_at = {seccomp.SOCKET[column], seccomp.SHMGET[column]}
     for number in range(seccomp.NEWEST + 1):
         if number not in refused | looked_at:
@@ -714,7 +805,11 @@ def test_the_filter_refuses_what_it_should_and_nothing_else(machine: str) -> Non
 def test_the_filter_looks_at_arguments(machine: str) -> None:
     column = seccomp.ARCHITECTURES[machine][1]
     clone, ioctl, socket = seccomp.CLONE[column], seccomp.IOCTL[column], seccomp.SOCKET[column]
-    shmget, prlimit, personality = seccomp.SHMGET[column], seccomp.PRLIMIT64[column], seccomp.PERSONALITY[column]
+    shmget, prlimit, personality = (
+        seccomp.SHMGET[column],
+        seccomp.PRLIMIT64[column],
+        seccomp.PERSONALITY[column],
+    )
     assert answer(machine, clone, 0x01200011) == 0  # fork
     for flag in (0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
         assert answer(machine, clone, 0x11 | flag) == errno.EPERM
@@ -747,16 +842,23 @@ def test_the_filter_looks_at_arguments(machine: str) -> None:
 
 
 def test_the_numbers_of_system_calls_are_those_of_the_kernel() -> None:
-    headers = (Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm-generic/unistd.h"))
+    headers = (
+        Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+        Path("/usr/include/asm-generic/unistd.h"),
+    )
     tables = (seccomp.REFUSED, seccomp.ABSENT, seccomp.BY_PATH, seccomp.SHARED_BY_NUMBER)
     tried = 0
     for column, header in enumerate(headers):
         if not header.is_file():
             continue
-        listed = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", header.read_text(encoding="utf-8")))
+        listed = dict(
+            re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", header.read_text(encoding="utf-8"))
+        )
         for name in (name for table in tables for name in table):
             number = next(table[name][column] for table in tables if name in table)
-            assert (number is None and name not in listed) or str(number) == listed.get(name, str(number)), name
+            assert (number is None and name not in listed) or str(number) == listed.get(
+                name, str(number)
+            ), name
             tried += 1
         for name in ("clone", "socket", "ioctl", "prlimit64", "shmget", "personality", "utimensat"):
             assert str(getattr(seccomp, name.upper())[column]) == listed[name]
@@ -774,7 +876,9 @@ def test_another_machine_has_no_filter() -> None:
 
 def test_a_container_gets_little(home: Path) -> None:
     limits = Limits(memory=100 * MiB, processes=50, disk=10 * MiB)
-    line = " ".join(container.run_arguments("it", Setup(limits=limits, readonly_mounts={"/opt/x": home})))
+    line = " ".join(
+        container.run_arguments("it", Setup(limits=limits, readonly_mounts={"/opt/x": home}))
+    )
     for wanted in (
         "--network none",
         "--read-only",
@@ -792,7 +896,9 @@ def test_a_container_gets_little(home: Path) -> None:
     assert "--volume" not in line
 
 
-async def test_a_container_without_an_engine_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_container_without_an_engine_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(home))
     with pytest.raises(SandboxError, match="neither docker nor podman is installed"):
         await container.Container().open(Setup())
@@ -848,7 +954,9 @@ def engine(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("engine")
-async def test_a_container_is_spoken_to_as_an_engine_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_container_is_spoken_to_as_an_engine_expects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kind = container.Container()
     assert (await kind.version()).endswith("docker 99.1, python:3.12-slim")
     setup = Setup(files={"a/b": "given"}, home_files={"c": "home"})
@@ -861,11 +969,22 @@ async def test_a_container_is_spoken_to_as_an_engine_expects(monkeypatch: pytest
         await sandbox.write("d/run", "#!/bin/sh\necho ran\n", executable=True)
         assert (await sandbox.run(["d/run"])).output == "ran\n"
         await sandbox.run("ln -s a/b link; mkfifo fifo")
-        assert [entry.kind for entry in await sandbox.list()] == ["folder", "file", "folder", "file", "other", "link"]
+        assert [entry.kind for entry in await sandbox.list()] == [
+            "folder",
+            "file",
+            "folder",
+            "file",
+            "other",
+            "link",
+        ]
         assert [entry.path for entry in await sandbox.list("a")] == ["a/b"]
         assert await sandbox.read("/workspace/a/b") == b"given"
         assert await sandbox.read("/home/student/c") == b"home"
-        for path, wanted in (("link", PermissionError), ("fifo", PermissionError), ("a", IsADirectoryError)):
+        for path, wanted in (
+            ("link", PermissionError),
+            ("fifo", PermissionError),
+            ("a", IsADirectoryError),
+        ):
             with pytest.raises(wanted):
                 await sandbox.read(path)
         for path in ("../x", "/etc/x", "missing"):
@@ -901,7 +1020,9 @@ async def until_gone(mark: str) -> None:
 
 def test_the_profile_of_seatbelt_denies_by_default() -> None:
     root = Path('/private/tmp/a "b')
-    lines = seatbelt.profile(root, Setup(readonly_mounts={"/opt/x": Path("/opt/x")}, proxy_port=8080)).splitlines()
+    lines = seatbelt.profile(
+        root, Setup(readonly_mounts={"/opt/x": Path("/opt/x")}, proxy_port=8080)
+    ).splitlines()
     assert lines[:2] == ["(version 1)", "(deny default)"]
     text = "\n".join(lines)
     assert text.count("(") == text.count(")")
@@ -923,7 +1044,12 @@ def test_what_is_printed_cannot_speak_to_the_terminal() -> None:
 
 
 def test_sizes_are_told_as_people_say_them() -> None:
-    assert [format_size(n) for n in (10, 2048, 3 * MiB, 2**31)] == ["10 bytes", "2 KiB", "3 MiB", "2 GiB"]
+    assert [format_size(n) for n in (10, 2048, 3 * MiB, 2**31)] == [
+        "10 bytes",
+        "2 KiB",
+        "3 MiB",
+        "2 GiB",
+    ]
 
 
 @pytest.mark.skipif(not shutil.which("ps"), reason="no ps here")
@@ -966,7 +1092,10 @@ def test_sandbox_runs_a_command_and_ends_with_its_code(upskill: Upskill, home: P
     (home / "in").write_text("given", encoding="utf-8")
     assert upskill("doctor", "--stdin", "in", "--", "cat").out == "given"
     done = upskill("doctor", "--allow", "wall=0.3", "--", "sleep", 600)
-    assert (done.code, done.err) == (137, "upskill: the command was killed: it ran longer than 0.3 s\n")
+    assert (done.code, done.err) == (
+        137,
+        "upskill: the command was killed: it ran longer than 0.3 s\n",
+    )
 
 
 @works
@@ -986,7 +1115,9 @@ def test_sandbox_copies_a_workspace_in_and_leaves_it_alone(upskill: Upskill, hom
 
 @works
 def test_sandbox_in_json_is_one_document(upskill: Upskill) -> None:
-    done = upskill("doctor", "--json", "--allow", "memory=200M", "--", "sh", "-c", "printf '\\033[2J'; exit 3")
+    done = upskill(
+        "doctor", "--json", "--allow", "memory=200M", "--", "sh", "-c", "printf '\\033[2J'; exit 3"
+    )
     assert done.code == 3
     assert set(done.json) == {"sandbox", *CommandResult.__dataclass_fields__}
     assert (done.json["code"], done.json["output"]) == (3, "\x1b[2J")

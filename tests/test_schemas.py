@@ -20,7 +20,9 @@ from upskill.settings import OLDER_NAMES
 from upskill.skills.starter import schema_files
 from upskill.suites.queries import Queries
 
-SCHEMAS: dict[str, dict[str, Any]] = {name: json.loads(text) for name, text in schema_files().items()}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    name: json.loads(text) for name, text in schema_files().items()
+}
 
 
 def fits(schema: str, value: Any) -> bool:
@@ -37,18 +39,28 @@ def test_the_schemas_are_those_that_the_code_makes() -> None:
     properties = SCHEMAS["suite.schema.json"]["$defs"]["check"]["properties"]
     assert set(properties) == set(CHECKS.table)
     assert all(said["description"] for said in properties.values())
-    assert set(SCHEMAS["config.schema.json"]["properties"]) == {*Settings.model_fields, *OLDER_NAMES} - {"source"}
+    assert set(SCHEMAS["config.schema.json"]["properties"]) == {
+        *Settings.model_fields,
+        *OLDER_NAMES,
+    } - {"source"}
 
 
 def test_every_suite_that_we_ship_or_show_fits_its_schema() -> None:
     suites = sorted(REPOSITORY.glob("examples/**/evals/*.yaml"))
     assert len(suites) > 3
     shown = re.findall(
-        r"```yaml\n(.*?)```", (REPOSITORY / "docs/how-to/suites.md").read_text(encoding="utf-8"), re.DOTALL
+        r"```yaml\n(.*?)```",
+        (REPOSITORY / "docs/how-to/suites.md").read_text(encoding="utf-8"),
+        re.DOTALL,
     )
-    texts = [*(path.read_text(encoding="utf-8") for path in suites), *(text for text in shown if "cases:" in text)]
+    texts = [
+        *(path.read_text(encoding="utf-8") for path in suites),
+        *(text for text in shown if "cases:" in text),
+    ]
     for text in texts:
-        errors = list(Draft202012Validator(SCHEMAS["suite.schema.json"]).iter_errors(yaml.safe_load(text)))
+        errors = list(
+            Draft202012Validator(SCHEMAS["suite.schema.json"]).iter_errors(yaml.safe_load(text))
+        )
         assert errors == [], text[:200]
 
 
@@ -59,7 +71,13 @@ SUITES: list[tuple[object, bool]] = [
     (
         [
             CASE
-            | {"checks": [{"equals": 42}, {"contains": {"text": ["a", 1]}}, {"command": {"run": "true", "files": []}}]}
+            | {
+                "checks": [
+                    {"equals": 42},
+                    {"contains": {"text": ["a", 1]}},
+                    {"command": {"run": "true", "files": []}},
+                ]
+            }
         ],
         True,
     ),

@@ -24,7 +24,9 @@ from upskill.verdicts.statistics import Floats
 from upskill.verdicts.these_cases import lift_on_these_cases
 from upskill.verdicts.verdict import Decision, OnTheseCases, Verdict, VerdictOptions
 
-Chances = Callable[[int], tuple[Floats, Floats]]  # by the number of cases: how often each passes in both arms
+Chances = Callable[
+    [int], tuple[Floats, Floats]
+]  # by the number of cases: how often each passes in both arms
 
 
 def outcomes(before: list[str], after: list[str], model: str = "m", **more: Any) -> list[Outcome]:
@@ -39,7 +41,9 @@ def outcomes(before: list[str], after: list[str], model: str = "m", **more: Any)
 
 
 def drawn(rng: np.random.Generator, chances: Floats, repeats: int) -> list[str]:
-    return ["".join("P" if rng.random() < chance else "F" for _ in range(repeats)) for chance in chances]
+    return [
+        "".join("P" if rng.random() < chance else "F" for _ in range(repeats)) for chance in chances
+    ]
 
 
 def these(verdict: Verdict) -> OnTheseCases:
@@ -54,20 +58,26 @@ def on_these(passed: tuple[int, int], draws: tuple[int, int]) -> tuple[float, fl
     """With one unit, so that each arm is one binomial."""
     pairs = math.lcm(*draws)
     before, after = (
-        np.repeat([1.0, 0.0], [p * pairs // n, (n - p) * pairs // n]) for p, n in zip(passed, draws, strict=True)
+        np.repeat([1.0, 0.0], [p * pairs // n, (n - p) * pairs // n])
+        for p, n in zip(passed, draws, strict=True)
     )
     shares = tuple(np.full(pairs, n / pairs) for n in draws)
     return lift_on_these_cases(before, after, (shares[0], shares[1]), ["a"] * pairs).interval
 
 
 @pytest.mark.parametrize("draws", [(3, 3), (8, 8), (4, 10)])
-def test_the_interval_on_these_cases_covers_every_lift_by_exact_enumeration(draws: tuple[int, int]) -> None:
+def test_the_interval_on_these_cases_covers_every_lift_by_exact_enumeration(
+    draws: tuple[int, int],
+) -> None:
     def chances(n: int, rate: float) -> Floats:
         return np.array([math.comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(n + 1)])
 
-    bounds = {(b, s): on_these((b, s), draws) for b in range(draws[0] + 1) for s in range(draws[1] + 1)}
+    bounds = {
+        (b, s): on_these((b, s), draws) for b in range(draws[0] + 1) for s in range(draws[1] + 1)
+    }
     low, high = (
-        np.array([[bounds[b, s][end] for s in range(draws[1] + 1)] for b in range(draws[0] + 1)]) for end in (0, 1)
+        np.array([[bounds[b, s][end] for s in range(draws[1] + 1)] for b in range(draws[0] + 1)])
+        for end in (0, 1)
     )
     for before in (0.01, 0.1, 0.3, 0.5, 0.77, 0.95):
         for after in (0.01, 0.1, 0.3, 0.5, 0.77, 0.95):
@@ -97,14 +107,20 @@ def skewed(cases: int) -> tuple[Floats, Floats]:
 
 @pytest.mark.parametrize("world", [alike(0.1), alike(0.5), decided, skewed])
 @pytest.mark.parametrize(("cases", "repeats"), [(3, 1), (6, 4), (20, 1), (5, 8)])
-def test_a_skill_that_does_nothing_on_these_cases_is_seldom_called(world: Chances, cases: int, repeats: int) -> None:
+def test_a_skill_that_does_nothing_on_these_cases_is_seldom_called(
+    world: Chances, cases: int, repeats: int
+) -> None:
     rng = np.random.default_rng(11)
     chances, suites = world(cases), 300
-    units, ones = [f"{number}" for number in range(cases) for _ in range(repeats)], np.ones(cases * repeats)
+    units, ones = (
+        [f"{number}" for number in range(cases) for _ in range(repeats)],
+        np.ones(cases * repeats),
+    )
     called = covered = 0
     for _ in range(suites):
         before, after = (
-            (rng.random((cases, repeats)) < rate[:, np.newaxis]).ravel().astype(np.float64) for rate in chances
+            (rng.random((cases, repeats)) < rate[:, np.newaxis]).ravel().astype(np.float64)
+            for rate in chances
         )
         lift = lift_on_these_cases(before, after, (ones, ones), units)
         called += lift.low > 0
@@ -159,7 +175,9 @@ def test_both_answers_are_given_in_one_line_where_they_differ() -> None:
     ],
 )
 def test_a_requirement_can_be_about_these_cases(text: str, held: bool) -> None:
-    assert check_requirement(parse_requirement(text), compute_verdict(outcomes(*EIGHT))).held is held
+    assert (
+        check_requirement(parse_requirement(text), compute_verdict(outcomes(*EIGHT))).held is held
+    )
     nothing = compute_verdict(outcomes([], ["PP"]))
     assert not check_requirement(parse_requirement(text), nothing).held
 
@@ -178,14 +196,23 @@ def test_what_prevents_a_decision_prevents_it_in_both_scopes() -> None:
     for verdict, reason in ((leaked, "isolation"), (many, "errors")):
         assert (these(verdict).decision, these(verdict).reason) == ("undecided", reason)
     # Three errors of forty trials are few, but the skill may have failed all three.
-    narrow = (["FFFFP"] * 8, ["PPFPF", "FPFPF", "FFFPF", "PFFPF", "FPFPF", "FFFPE", "PFFPE", "FFPPE"])
+    narrow = (
+        ["FFFFP"] * 8,
+        ["PPFPF", "FPFPF", "FFFPF", "PFFPF", "FPFPF", "FFFPE", "PFFPE", "FFPPE"],
+    )
     verdict = compute_verdict(outcomes(*narrow))
-    assert (these(verdict).decision, these(verdict).reason) == ("undecided", "errors could explain it")
+    assert (these(verdict).decision, these(verdict).reason) == (
+        "undecided",
+        "errors could explain it",
+    )
     assert not check_requirement(parse_requirement("these:lift>0"), verdict).held
 
 
 def test_earlier_looks_and_rounds_widen_the_interval_on_these_cases() -> None:
-    first, seventh = (these(compute_verdict(outcomes(*EIGHT), VerdictOptions(earlier_looks=n))).lift for n in (0, 6))
+    first, seventh = (
+        these(compute_verdict(outcomes(*EIGHT), VerdictOptions(earlier_looks=n))).lift
+        for n in (0, 6)
+    )
     rounds = these(compute_verdict(outcomes(*EIGHT), VerdictOptions(anytime="cases"))).lift
     assert seventh.low < first.low < first.high < seventh.high
     assert rounds.high - rounds.low > first.high - first.low
@@ -198,7 +225,9 @@ def test_a_run_that_stopped_by_its_rule_is_not_cut_short(upskill: Upskill, home:
     upskill("eval", write_skill(home / "sailor"), "-m", model)
     upskill("eval", skill, *rounds)
     assert re.search(
-        r"greeter +0% → 25% \(\+25 points\), undecided; helps on these cases$", upskill("runs").out, re.MULTILINE
+        r"greeter +0% → 25% \(\+25 points\), undecided; helps on these cases$",
+        upskill("runs").out,
+        re.MULTILINE,
     )
 
 
@@ -216,7 +245,9 @@ def test_answers_that_are_copies_are_one_draw() -> None:
     assert rounds.decision == "undecided"
 
 
-@pytest.mark.parametrize(("copied", "distinct"), [(10, 2), (4, 1), (1, 1)], ids=["two replicas", "some cases", "one"])
+@pytest.mark.parametrize(
+    ("copied", "distinct"), [(10, 2), (4, 1), (1, 1)], ids=["two replicas", "some cases", "one"]
+)
 def test_a_cache_in_front_of_some_calls_makes_no_lift(copied: int, distinct: int) -> None:
     rng, wrong = np.random.default_rng(28), 0
     for _ in range(100):
@@ -224,7 +255,9 @@ def test_a_cache_in_front_of_some_calls_makes_no_lift(copied: int, distinct: int
         for row in outcomes(["F" * 10] * 10, ["F" * 10] * 10):
             is_copy = int(row.case[-2:]) < copied and row.seed >= distinct
             passed, answer = (
-                (rows[-1].passed, rows[-1].answer) if is_copy else (bool(rng.random() < 0.5), len(rows) + 1)
+                (rows[-1].passed, rows[-1].answer)
+                if is_copy
+                else (bool(rng.random() < 0.5), len(rows) + 1)
             )
             rows.append(replace(row, passed=passed, answer=answer))
         wrong += these(compute_verdict(rows)).decision == "helps"
@@ -235,7 +268,10 @@ def test_rounds_of_a_case_that_repeats_itself_count_against_every_claim() -> Non
     """Else the claim would be about the cases that vary: here one that gains, among five that lose."""
     rows = outcomes(["FFFFFFFFFFFF"] + ["P" * 12] * 5, ["PPPPPPPPPPPP"] + ["F" * 12] * 5)
     copied = [
-        replace(row, answer=number if row.case == "case-00" else 10_000 + hash((row.case, row.arm)) % 1000)
+        replace(
+            row,
+            answer=number if row.case == "case-00" else 10_000 + hash((row.case, row.arm)) % 1000,
+        )
         for number, row in enumerate(rows, start=1)
     ]
     verdict = compute_verdict(copied, VerdictOptions(anytime="suite"))
@@ -243,7 +279,9 @@ def test_rounds_of_a_case_that_repeats_itself_count_against_every_claim() -> Non
     assert low <= -4 / 6 <= high
     assert verdict.lift == pytest.approx(-4 / 6)
     assert (verdict.decision, these(verdict).decision) == ("undecided", "undecided")
-    drawn = compute_verdict([replace(row, answer=0) for row in rows], VerdictOptions(anytime="suite"))
+    drawn = compute_verdict(
+        [replace(row, answer=0) for row in rows], VerdictOptions(anytime="suite")
+    )
     assert drawn.decision == "hurts"
 
 
@@ -264,11 +302,25 @@ def test_a_bound_above_zero_does_not_read_as_zero() -> None:
 
 
 def test_a_gate_can_ask_for_these_cases_and_reports_have_both(upskill: Upskill, home: Path) -> None:
-    command = ("eval", write_skill(home / "greeter"), "-m", write_script(home / "model.yaml"), "--repeats", "3")
+    command = (
+        "eval",
+        write_skill(home / "greeter"),
+        "-m",
+        write_script(home / "model.yaml"),
+        "--repeats",
+        "3",
+    )
     (model,) = upskill(*command, "--json").json["models"]
     these_cases = model["these_cases"]
-    assert (model["decision"], these_cases["decision"], these_cases["copies"]) == ("undecided", "helps", 4)
-    assert [upskill(*command, "--require", text).code for text in ("decision=helps", "these:decision=helps")] == [1, 0]
+    assert (model["decision"], these_cases["decision"], these_cases["copies"]) == (
+        "undecided",
+        "helps",
+        4,
+    )
+    assert [
+        upskill(*command, "--require", text).code
+        for text in ("decision=helps", "these:decision=helps")
+    ] == [1, 0]
     said = "on these 4 cases (+100, +26 to +100); too few cases to say more"
     for kind in ("terminal", "markdown"):
         assert said in " ".join(upskill(*command, "--report", kind).out.replace("\\", "").split())
@@ -286,7 +338,10 @@ def table(
 ) -> dict[str, list[Outcome]]:
     rows: dict[str, list[Outcome]] = {}
     for number, (before, after) in enumerate(rates):
-        words = drawn(rng, np.full(cases, before), repeats), drawn(rng, np.full(cases, after), repeats)
+        words = (
+            drawn(rng, np.full(cases, before), repeats),
+            drawn(rng, np.full(cases, after), repeats),
+        )
         rows[f"m{number}"] = outcomes(*words, model=f"m{number}")
     return rows
 
@@ -305,7 +360,9 @@ def test_the_best_of_eight_models_that_a_skill_does_nothing_for_is_seldom_helped
         alone, all_ = together(table(rng, [(0.5, 0.5)] * 8, cases=12, repeats=2))
         for name, verdicts in (("alone", alone), ("together", all_)):
             called[name] += any(verdict.decision == "helps" for verdict in verdicts)
-            called[f"{name}, these"] += any(these(verdict).decision == "helps" for verdict in verdicts)
+            called[f"{name}, these"] += any(
+                these(verdict).decision == "helps" for verdict in verdicts
+            )
     assert called["alone"] + called["alone, these"] >= 5
     assert called["together"] + called["together, these"] <= 1
 
@@ -332,17 +389,32 @@ def test_what_a_skill_does_to_a_model_leaves_the_others_more_but_no_effect_does_
 
         def weigh(model: str, models: int = 1) -> Verdict:
             decision, among = needs[model]
-            return replace(base, model=model, decision=decision if models <= among else "undecided", these_cases=None)
+            return replace(
+                base,
+                model=model,
+                decision=decision if models <= among else "undecided",
+                these_cases=None,
+            )
 
         return [verdict.decision for verdict in decide_together(needs, weigh)]
 
-    assert decide({"a": ("helps", 3), "b": ("hurts", 2), "c": ("helps", 1)}) == ["helps", "hurts", "helps"]
+    assert decide({"a": ("helps", 3), "b": ("hurts", 2), "c": ("helps", 1)}) == [
+        "helps",
+        "hurts",
+        "helps",
+    ]
     assert decide({"a": ("helps", 2), "b": ("hurts", 2), "c": ("helps", 1)}) == ["undecided"] * 3
-    assert decide({"a": ("no effect", 3), "b": ("saves", 3), "c": ("helps", 2)}) == ["no effect", "saves", "undecided"]
+    assert decide({"a": ("no effect", 3), "b": ("saves", 3), "c": ("helps", 2)}) == [
+        "no effect",
+        "saves",
+        "undecided",
+    ]
     assert decide({"a": ("helps", 1)}) == ["helps"]
 
 
-def test_a_table_of_models_says_what_its_intervals_and_decisions_mean(upskill: Upskill, home: Path) -> None:
+def test_a_table_of_models_says_what_its_intervals_and_decisions_mean(
+    upskill: Upskill, home: Path
+) -> None:
     skill = write_skill(home / "greeter")
     for name in ("one", "two"):
         write_script(home / f"{name}.yaml")

@@ -37,13 +37,17 @@ class Exchange(NamedTuple):
 
 
 @asynccontextmanager
-async def replaying(responses: list[dict[str, Any]], bodies: list[dict[str, Any]]) -> AsyncGenerator[str]:
+async def replaying(
+    responses: list[dict[str, Any]], bodies: list[dict[str, Any]]
+) -> AsyncGenerator[str]:
     """A server that gives these responses, one after the other; its base URL."""
 
     async def answer(request: web.Request) -> web.Response:
         bodies.append(await request.json())
         response = responses[len(bodies) - 1]
-        return web.json_response(response["body"], status=response["status"], headers=response["headers"])
+        return web.json_response(
+            response["body"], status=response["status"], headers=response["headers"]
+        )
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
@@ -68,17 +72,27 @@ async def ask(name: str, responses: list[dict[str, Any]], request: Request = HEL
 
 
 @pytest.mark.parametrize("row", RESPONSES, ids=lambda row: f"{row['server']}: {row['what']}")
-async def test_what_a_server_says_is_understood(row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_server_says_is_understood(
+    row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(throttling, "INITIAL_BACKOFF", 0.001)
     exchange = await ask(row["server"], row["responses"])
     reply = exchange.reply
-    seen: dict[str, object] = {"draws": exchange.draws, "limits": [body.get("max_tokens") for body in exchange.bodies]}
+    seen: dict[str, object] = {
+        "draws": exchange.draws,
+        "limits": [body.get("max_tokens") for body in exchange.bodies],
+    }
     if isinstance(reply, Unanswered):
         seen |= {"unanswered": reply.stop}
     elif isinstance(reply, ModelError):
         seen |= {"failure": reply.failure, "message": reply.message, "hint": reply.hint}
     else:
-        seen |= {"text": reply.text, "stop": reply.stop, "thoughts": reply.thoughts, "model": reply.model}
+        seen |= {
+            "text": reply.text,
+            "stop": reply.stop,
+            "thoughts": reply.thoughts,
+            "model": reply.model,
+        }
         seen |= {"cost": reply.usage.cost_usd, "calls": [call.name for call in reply.calls]}
     assert {name: seen.get(name, "nothing") for name in row["expected"]} == row["expected"]
     assert len(exchange.bodies) == len(row["responses"])

@@ -52,7 +52,12 @@ def session(work: Sequence[tuple[str, str]], day: str = "", source: str = "") ->
     steps = [
         Step("user", text)
         if who == "user"
-        else Step("tool", tool="Edit", arguments={"file_path": "press.yml", "new_string": text}, status="ok")
+        else Step(
+            "tool",
+            tool="Edit",
+            arguments={"file_path": "press.yml", "new_string": text},
+            status="ok",
+        )
         if who == "edit"
         else Step("tool", tool="Bash", arguments={"command": text}, output="done", status="ok")
         for who, text in work
@@ -75,7 +80,13 @@ def write_codex_session(path: Path, month: str) -> None:
     ]
     for number, (who, text) in enumerate(WORK[month]):
         if who == "user":
-            items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}]
+            items = [
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": text}],
+                }
+            ]
         else:
             arguments = json.dumps({"command": ["bash", "-lc", text]})
             call = {"call_id": f"c{number}"}
@@ -87,7 +98,9 @@ def write_codex_session(path: Path, month: str) -> None:
     path.write_text("\n".join(map(json.dumps, rows)))
 
 
-def test_a_teacher_is_asked_the_same_whatever_the_order_of_arguments(upskill: Upskill, home: Path) -> None:
+def test_a_teacher_is_asked_the_same_whatever_the_order_of_arguments(
+    upskill: Upskill, home: Path
+) -> None:
     for name, month in zip("cab", WORK, strict=True):  # nor do names or times of files count
         write_codex_session(home / f"{name}.jsonl", month)
     asked: set[str] = set()
@@ -96,18 +109,28 @@ def test_a_teacher_is_asked_the_same_whatever_the_order_of_arguments(upskill: Up
         upskill("generate", *sources, "--handoff", f"desk-{order[0]}", "--no-eval")
         prompts = sorted((home / f"desk-{order[0]}").glob("*.md"))
         assert prompts
-        asked.add("\n".join(path.read_text().replace(f"desk-{order[0]}", "desk") for path in prompts))
+        asked.add(
+            "\n".join(path.read_text().replace(f"desk-{order[0]}", "desk") for path in prompts)
+        )
     (prompt,) = asked
     assert '"Release the docs."' in prompt  # the task is that of the latest session
-    assert len({gather("task", sources=order).quoted() for order in itertools.permutations(press())}) == 1
+    assert (
+        len({gather("task", sources=order).quoted() for order in itertools.permutations(press())})
+        == 1
+    )
 
 
 def test_what_sessions_share_is_shown_once_with_how_many_support_it() -> None:
     material = gather("task", sources=press())
     pieces = shown(material)
-    built = {name: piece for name, piece in pieces.items() if "press build docs" in json.dumps(piece)}
+    built = {
+        name: piece for name, piece in pieces.items() if "press build docs" in json.dumps(piece)
+    }
     assert list(built) == ["r3-q1", "r3-s2"]  # in the list of what worked, and as a step
-    assert built["r3-q1"]["worked, in this order"][0] == {"command": "press build docs", "sessions": 3}
+    assert built["r3-q1"]["worked, in this order"][0] == {
+        "command": "press build docs",
+        "sessions": 3,
+    }
     assert built["r3-s2"]["also in sessions"] == ["2026-03-02 10:00", "2026-04-02 10:00"]
     assert material.sources[0].endswith("; left out: 1 step shown with a later session")
 
@@ -121,7 +144,9 @@ def test_steps_that_a_later_session_shows_are_counted_in_plain_english() -> None
 def test_what_varies_and_what_was_corrected_is_shown_with_its_dates() -> None:
     history = shown(gather("task", sources=press()))["h1"]
     assert history["command"] == "press release"
-    assert [(row.pop("session")[:10], *row.values()) for row in history["over time, the latest last"]] == [
+    assert [
+        (row.pop("session")[:10], *row.values()) for row in history["over time, the latest last"]
+    ] == [
         ("2026-03-02", "Release the docs to stage-a."),
         ("2026-03-02", "press release --to stage-a"),
         ("2026-04-02", "press release --to stage-a --dry"),
@@ -144,7 +169,11 @@ USED: Work = [("user", "Release it."), ("run", "press release --to stage-a")]
     [
         (USED, [("user", NEVER)], ["stage-a"]),
         (USED, [("user", NEVER), ("run", "press release --to stage-a")], []),  # it was used again
-        (USED, [("user", NEVER), ("run", "grep -rn stage-a ."), ("run", "rm stage-a.log")], ["stage-a"]),
+        (
+            USED,
+            [("user", NEVER), ("run", "grep -rn stage-a ."), ("run", "rm stage-a.log")],
+            ["stage-a"],
+        ),
         ([("run", "press release --to=stage-a")], [("user", NEVER)], ["stage-a"]),
         # What only a text, a script or a part of a path has is no argument, and a pasted log names everything.
         ([("edit", "target: stage-a")], [("user", NEVER), ("edit", "target: stage-b")], []),
@@ -166,9 +195,17 @@ USED: Work = [("user", "Release it."), ("run", "press release --to stage-a")]
             [],
         ),
         ([("run", "docker-compose up")], [("user", "docker-compose is slow"), ("run", "date")], []),
-        ([("run", "npm install")], [("user", "we use pnpm, not npm"), ("run", "pnpm install")], ["npm"]),
+        (
+            [("run", "npm install")],
+            [("user", "we use pnpm, not npm"), ("run", "pnpm install")],
+            ["npm"],
+        ),
         ([("run", "npm install")], [("user", "run npm on Fridays only"), ("run", "date")], []),
-        ([("user", "Use stage-a."), *USED], [("user", "Use stage-a."), ("run", "press build")], []),  # asked alike
+        (
+            [("user", "Use stage-a."), *USED],
+            [("user", "Use stage-a."), ("run", "press build")],
+            [],
+        ),  # asked alike
     ],
 )
 def test_what_the_person_named_later_and_nothing_used_since_is_overruled(
@@ -176,11 +213,16 @@ def test_what_the_person_named_later_and_nothing_used_since_is_overruled(
 ) -> None:
     sessions = Sessions([session(later, "2026-05-02"), session(earlier, "2026-03-02")])
     assert [each.word for each in sessions.overruled] == overruled
-    assert Sessions([session([*earlier, *later])]).overruled == []  # one session tells its own story
+    assert (
+        Sessions([session([*earlier, *later])]).overruled == []
+    )  # one session tells its own story
 
 
 def test_without_dates_a_message_overrules_what_is_not_known_to_be_later() -> None:
-    used, forbidden = session(USED), session([("user", NEVER), ("run", "press release --to stage-b")])
+    used, forbidden = (
+        session(USED),
+        session([("user", NEVER), ("run", "press release --to stage-b")]),
+    )
     for order in itertools.permutations([used, forbidden]):
         assert [each.word for each in Sessions(order).overruled] == ["stage-a"]
     dated = replace(used, started="2026-03-02T10:00:00Z")
@@ -188,16 +230,31 @@ def test_without_dates_a_message_overrules_what_is_not_known_to_be_later() -> No
     assert Sessions([forbidden, dated]).label(1) == "undated 1"
 
 
-def draft(*blocks: tuple[str, str], description: str = "Releases with press. Use when releasing.") -> dict[str, Any]:
+def draft(
+    *blocks: tuple[str, str], description: str = "Releases with press. Use when releasing."
+) -> dict[str, Any]:
     written = [{"text": text, "evidence": [source]} for text, source in blocks]
-    return {"name": "press", "description": description, "blocks": written, "files": [], "missing": []}
+    return {
+        "name": "press",
+        "description": description,
+        "blocks": written,
+        "files": [],
+        "missing": [],
+    }
 
 
-OLD, NEW = ("- Run `press release --to stage-a`.", "s3"), ("- Run `press release --to stage-b`.", "r3-s5")
+OLD, NEW = (
+    ("- Run `press release --to stage-a`.", "s3"),
+    ("- Run `press release --to stage-b`.", "r3-s5"),
+)
 
 
 async def test_a_draft_that_says_what_was_overruled_goes_back_with_the_later_message() -> None:
-    answers = [draft(OLD), draft(("- Release to stage-a.", "h1")), draft(NEW, ("- Never to `stage-a`.", "r3-s3"))]
+    answers = [
+        draft(OLD),
+        draft(("- Release to stage-a.", "h1")),
+        draft(NEW, ("- Never to `stage-a`.", "r3-s3")),
+    ]
     teacher = says(*answers)
     skill = (await write_skill(gather("task", sources=press()), teacher)).skill
     assert skill.body == "- Run `press release --to stage-b`.\n- Never to `stage-a`."
@@ -220,7 +277,14 @@ async def test_no_skill_says_what_was_overruled_however_often_the_teacher_does()
 
 async def test_no_edit_brings_back_what_was_overruled() -> None:
     def edit(_: Request, __: int) -> object:
-        row = {"kind": "insert", "line": 1, "path": "", "text": OLD[0], "evidence": ["s3"], "why": ""}
+        row = {
+            "kind": "insert",
+            "line": 1,
+            "path": "",
+            "text": OLD[0],
+            "evidence": ["s3"],
+            "why": "",
+        }
         return {"note": "", "edits": [row]}
 
     teacher = Teacher(edit)
@@ -233,24 +297,38 @@ async def test_a_new_session_overrules_what_an_older_skill_was_made_from(home: P
     for month in ("march", "may"):
         write_codex_session(home / f"{month}.jsonl", month)
     made = gather("Release.", sources=["march.jsonl"])
-    provenance = Provenance().with_source_files(made.files).with_sources({OLD[0]: [OLD[1]]}, made.excerpts())
+    provenance = (
+        Provenance().with_source_files(made.files).with_sources({OLD[0]: [OLD[1]]}, made.excerpts())
+    )
     provenance.add_to(Skill.new("press", "Releases.", OLD[0])).save(home / "press")
     material = add_stored_evidence(gather("Say how to build.", sources=["press", "may.jsonl"]))
     assert [each.word for each in material.overruled] == ["stage-a"]
     assert set(material.overruled[0].message_ids) <= material.by_id.keys()
     pieces = shown(material)
-    assert (pieces["s3"]["session"], "stage-a" in str(pieces["s3"])) == ("2026-03-02 10:00", True)  # the id it had
+    assert (pieces["s3"]["session"], "stage-a" in str(pieces["s3"])) == (
+        "2026-03-02 10:00",
+        True,
+    )  # the id it had
     assert [row["session"][:10] for row in pieces["h1"]["over time, the latest last"]] == [
         *("2026-03-02", "2026-03-02"),
         *("2026-05-02", "2026-05-02"),
     ]
 
     def edit(request: Request, _: int) -> object:
-        row = {"kind": "insert", "line": 1, "path": "", "text": "- Run `press build docs`.", "evidence": ["own"]}
+        row = {
+            "kind": "insert",
+            "line": 1,
+            "path": "",
+            "text": "- Run `press build docs`.",
+            "evidence": ["own"],
+        }
         delete = {**row, "kind": "delete", "text": "", "why": ""}
         return {
             "note": "",
-            "edits": [{**row, "why": ""}, *([delete] if "The later holds" in request.messages[-1].text else [])],
+            "edits": [
+                {**row, "why": ""},
+                *([delete] if "The later holds" in request.messages[-1].text else []),
+            ],
         }
 
     assert material.skill is not None

@@ -31,7 +31,9 @@ def test_the_first_place_that_has_settings_wins(tmp_path: Path) -> None:
     written(here / "upskill.config.yaml", "student: from-here")
     assert Settings.load(environment, here).student == "from-here"
     named = written(tmp_path / "named.yaml", "student: from-named")
-    assert Settings.load({**environment, "UPSKILL_CONFIG": str(named)}, here).student == "from-named"
+    assert (
+        Settings.load({**environment, "UPSKILL_CONFIG": str(named)}, here).student == "from-named"
+    )
 
 
 def test_files_are_not_mixed(tmp_path: Path) -> None:
@@ -92,24 +94,41 @@ WRONG = {
     "source: x": ("no setting named 'source'", ""),
     "1: x": ("no setting named '1'", ""),
     "student: 4": ("student: Input should be a valid string, not 4", ""),
-    "max_refine_attempts: many": ("max_refine_attempts: Input should be a valid integer, not 'many'", ""),
-    "max_refine_attempts: -1": ("max_refine_attempts: Input should be greater than or equal to 0, not -1", ""),
+    "max_refine_attempts: many": (
+        "max_refine_attempts: Input should be a valid integer, not 'many'",
+        "",
+    ),
+    "max_refine_attempts: -1": (
+        "max_refine_attempts: Input should be greater than or equal to 0, not -1",
+        "",
+    ),
     "concurrency: 0": ("concurrency: Input should be greater than or equal to 1, not 0", ""),
     "timeout: '60'": ("timeout: Input should be a valid number, not '60'", ""),
     "timeout: .inf": ("line 1: not valid YAML: .inf is not a finite number", ""),
     "prices: {m: {input: 1}}": ("prices.m.output: Field required", ""),
-    "prices: {m: {input: -1, output: 1}}": ("prices.m.input: Input should be greater than or equal to 0, not -1", ""),
+    "prices: {m: {input: -1, output: 1}}": (
+        "prices.m.input: Input should be greater than or equal to 0, not -1",
+        "",
+    ),
     "prices: {m: {input: 1, output: 1, cache: 1}}": ("no setting named 'prices.m.cache'", ""),
     "- a": (": must consist of `setting: value` lines", ""),
     "a: b: c": ("line 1: not valid YAML: mapping values are not allowed here", ""),
     "student: a\nstudent: b": ("line 2: not valid YAML: 'student' appears twice", ""),
-    "prices: &p {m: *p}": ("not valid YAML: nested more than 100 levels deep, or refers to itself", ""),
-    "student: !!python/object/apply:os.getcwd []": ("not valid YAML: could not determine a constructor", ""),
+    "prices: &p {m: *p}": (
+        "not valid YAML: nested more than 100 levels deep, or refers to itself",
+        "",
+    ),
+    "student: !!python/object/apply:os.getcwd []": (
+        "not valid YAML: could not determine a constructor",
+        "",
+    ),
 }
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong_is_a_usage_error_with_the_file_and_the_key(tmp_path: Path, text: str) -> None:
+def test_what_is_wrong_is_a_usage_error_with_the_file_and_the_key(
+    tmp_path: Path, text: str
+) -> None:
     message, hint = WRONG[text]
     file = written(tmp_path / "config.yaml", text)
     with pytest.raises(UsageError) as error:
@@ -144,7 +163,10 @@ def test_the_place_of_runs_has_one_name_an_older_one_and_a_variable(tmp_path: Pa
     assert Settings.load({}, tmp_path).store == "older"
     written(file, "runs_dir: older\nstore: newer\n")
     assert Settings.load({}, tmp_path).store == "newer"
-    assert Settings.load({"UPSKILL_STORE": "postgresql://host/runs"}, tmp_path).store == "postgresql://host/runs"
+    assert (
+        Settings.load({"UPSKILL_STORE": "postgresql://host/runs"}, tmp_path).store
+        == "postgresql://host/runs"
+    )
     assert Settings.load({"UPSKILL_STORE": ""}, tmp_path).store == "newer"
     written(file, "store: [postgresql://me:secret@host]\n")
     with pytest.raises(UsageError, match="store: Input should be a valid string") as error:
@@ -155,7 +177,13 @@ def test_the_place_of_runs_has_one_name_an_older_one_and_a_variable(tmp_path: Pa
 def test_settings_are_changed_by_assignments(tmp_path: Path) -> None:
     written(tmp_path / "upskill.config.yaml", "margin: 3\nstudent: haiku\n")
     settings = Settings.load({}, tmp_path).changed(
-        ["margin=2", "gpu=true", "trial_cpus = 0.5", "ray_address=ray://head:10001", "eval_model=local"]
+        [
+            "margin=2",
+            "gpu=true",
+            "trial_cpus = 0.5",
+            "ray_address=ray://head:10001",
+            "eval_model=local",
+        ]
     )
     assert (settings.margin, settings.gpu, settings.trial_cpus) == (2.0, True, 0.5)
     assert (settings.ray_address, settings.student) == ("ray://head:10001", "local")
@@ -169,7 +197,11 @@ def test_settings_are_changed_by_assignments(tmp_path: Path) -> None:
         ("margin", "--set margin: the value is missing", "For example: --set margin=3"),
         ("margin=x", "--set: margin: Input should be a valid number, not 'x'", ""),
         ("margin=[", "--set margin=[: line 1: not valid YAML: ", ""),
-        ("margin=.inf", "--set margin=.inf: line 1: not valid YAML: .inf is not a finite number", ""),
+        (
+            "margin=.inf",
+            "--set margin=.inf: line 1: not valid YAML: .inf is not a finite number",
+            "",
+        ),
         ("source=x", "--set: no setting named 'source'", ""),
     ],
 )

@@ -17,7 +17,9 @@ def test_every_page_is_in_the_nav_once_and_nothing_else_is() -> None:
     assert sorted(make_site.in_nav(settings["nav"])) == sorted(make_site.pages().values())
 
 
-def test_links_to_files_of_the_repository_lead_to_their_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_to_files_of_the_repository_lead_to_their_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(make_site, "SOURCE", tmp_path)
     make_site.gather()
     assert "(changelog.md)" in (tmp_path / "index.md").read_text(encoding="utf-8")
@@ -52,7 +54,9 @@ def test_missing_pages_missing_anchors_and_other_hosts_are_found(
     bad = '<script src="//x.example/a.js"></script><a href="good.html#down">a</a><a href="gone.html">b</a>'
     bad += '<img src="c.png">'
     (tmp_path / "good.html").write_text(good, encoding="utf-8")
-    (tmp_path / "a.css").write_text("@font-face{src:url(https://x.example/f.woff2)}", encoding="utf-8")
+    (tmp_path / "a.css").write_text(
+        "@font-face{src:url(https://x.example/f.woff2)}", encoding="utf-8"
+    )
     (tmp_path / "bad.html").write_text(bad, encoding="utf-8")
     assert make_site.check() == [
         "bad.html: loads //x.example/a.js from another host",

@@ -25,7 +25,10 @@ def written(script: str, codes: str = CODES, **more: Any) -> dict[str, Any]:
         "- To push everything, run `scripts/push.sh --dry-run` first.",
         "- What an exit code means: references/codes.md.",
     ]
-    files = [{"path": "scripts/push.sh", "text": script}, {"path": "references/codes.md", "text": codes}]
+    files = [
+        {"path": "scripts/push.sh", "text": script},
+        {"path": "references/codes.md", "text": codes},
+    ]
     return {
         "name": "tern",
         "description": "Pushes with tern. Use when pushing.",
@@ -44,7 +47,9 @@ async def tern(home: Path) -> Path:
     return home
 
 
-def make(upskill: Upskill, home: Path, first: dict[str, Any], again: dict[str, Any], *more: object) -> list[str]:
+def make(
+    upskill: Upskill, home: Path, first: dict[str, Any], again: dict[str, Any], *more: object
+) -> list[str]:
     """What the teacher was asked, after a skill was made."""
     rules = [
         {"system": WRITES, "when": "This answer cannot be used", "answer": json.dumps(again)},
@@ -60,12 +65,17 @@ def make(upskill: Upskill, home: Path, first: dict[str, Any], again: dict[str, A
     return [*sorted(asked, key=len), done.err]  # each repeats the one before
 
 
-def test_a_script_is_run_before_it_is_kept_and_goes_back_where_it_fails(upskill: Upskill, tern: Path) -> None:
+def test_a_script_is_run_before_it_is_kept_and_goes_back_where_it_fails(
+    upskill: Upskill, tern: Path
+) -> None:
     asked = make(upskill, tern, written(BROKEN), written(HELPFUL))
     assert len(asked) == 3
     assert "Write a script when" in asked[0]
     assert "Write a reference for" in asked[0]
-    assert "scripts/push.sh: `scripts/push.sh --help` fails in a sandbox (exit code 3): no option is called" in asked[1]
+    assert (
+        "scripts/push.sh: `scripts/push.sh --help` fails in a sandbox (exit code 3): no option is called"
+        in asked[1]
+    )
     saved = Skill.load(tern / "out" / "tern")
     assert saved.is_runnable("scripts/push.sh")
     assert saved.resources == ("references/codes.md", "scripts/push.sh")
@@ -74,36 +84,58 @@ def test_a_script_is_run_before_it_is_kept_and_goes_back_where_it_fails(upskill:
     assert "dry-run" not in asked[1].partition("cannot be used")[2]
 
 
-def test_without_a_budget_for_files_the_teacher_is_asked_for_none(upskill: Upskill, tern: Path) -> None:
+def test_without_a_budget_for_files_the_teacher_is_asked_for_none(
+    upskill: Upskill, tern: Path
+) -> None:
     plain = {name: value for name, value in written(HELPFUL).items() if name != "files"}
     plain["blocks"] = [{"text": "- Push with `tern push`.", "evidence": ["d1"]}]
     *asked, _ = make(upskill, tern, plain, plain, "--file-tokens", 0)
     assert [words for words in ("- files: ", "Write a script") if words in asked[0]] == []
 
 
-def test_a_script_that_never_works_is_left_out_with_the_line_that_names_it(upskill: Upskill, tern: Path) -> None:
+def test_a_script_that_never_works_is_left_out_with_the_line_that_names_it(
+    upskill: Upskill, tern: Path
+) -> None:
     *asked, notes = make(upskill, tern, written(BROKEN), written("print('no interpreter')"))
     assert len(asked) == 3
-    assert "Left out these files and the lines that mention them: scripts/push.sh (its first line is not #!" in notes
+    assert (
+        "Left out these files and the lines that mention them: scripts/push.sh (its first line is not #!"
+        in notes
+    )
     saved = Skill.load(tern / "out" / "tern")
     assert saved.resources == ("references/codes.md",)
     assert "push.sh" not in saved.body
     assert "tern push" in saved.body
 
 
-def test_references_say_what_the_material_says_and_files_have_a_budget(upskill: Upskill, tern: Path) -> None:
+def test_references_say_what_the_material_says_and_files_have_a_budget(
+    upskill: Upskill, tern: Path
+) -> None:
     asked = make(upskill, tern, written(HELPFUL, "- 17: locked\n- 99: burnt\n"), written(HELPFUL))
     assert "references/codes.md: it says '99', which is not in the material" in asked[1]
-    asked = make(upskill, tern, written(HELPFUL, "locked or lost\n" * 200), written(HELPFUL), "--file-tokens", 100)
+    asked = make(
+        upskill,
+        tern,
+        written(HELPFUL, "locked or lost\n" * 200),
+        written(HELPFUL),
+        "--file-tokens",
+        100,
+    )
     assert any("the files have " in one and ", 100 are allowed" in one for one in asked)
     unnamed = written(HELPFUL)
     unnamed["blocks"] = [{"text": "- See references/other.md.", "evidence": ["d1"]}]
     asked = make(upskill, tern, unnamed, written(HELPFUL), "--tokens", 700)
-    (told,) = (one for one in asked if "references/other.md: a block names it, but the file does not exist" in one)
+    (told,) = (
+        one
+        for one in asked
+        if "references/other.md: a block names it, but the file does not exist" in one
+    )
     assert "scripts/push.sh: no block says when to read or run it" in told
 
 
-def test_a_student_that_acts_is_evaluated_with_the_skill_in_its_catalog(upskill: Upskill, tern: Path) -> None:
+def test_a_student_that_acts_is_evaluated_with_the_skill_in_its_catalog(
+    upskill: Upskill, tern: Path
+) -> None:
     numbers = [*TRAIN[:2], *HELD_OUT[:2]]
     write_rules(
         tern / "teacher.json",
@@ -112,12 +144,25 @@ def test_a_student_that_acts_is_evaluated_with_the_skill_in_its_catalog(upskill:
             *suite_rules(numbers),
         ],
     )
-    opening = {"text": "", "calls": [{"name": "activate_skill", "arguments": {"name": "house-words"}}]}
+    opening = {
+        "text": "",
+        "calls": [{"name": "activate_skill", "arguments": {"name": "house-words"}}],
+    }
     knowing = [
-        {"when": prompt(number), "system": "house-words", "turns": [opening, WORDS[number - 1]]} for number in numbers
+        {"when": prompt(number), "system": "house-words", "turns": [opening, WORDS[number - 1]]}
+        for number in numbers
     ]
     write_rules(tern / "student.json", [*knowing, {"answer": "I do not know."}])
-    given = ("-m", "scripted:teacher.json", "--student", "scripted:student.json", "--cases", 4, "--attempts", 0)
+    given = (
+        "-m",
+        "scripted:teacher.json",
+        "--student",
+        "scripted:student.json",
+        "--cases",
+        4,
+        "--attempts",
+        0,
+    )
     done = upskill("generate", "know the ship", *given, "--agent", "tools", "--json")
     assert done.code == 0, done.err
     verdict = done.json["fit"]["models"][0]
@@ -125,6 +170,8 @@ def test_a_student_that_acts_is_evaluated_with_the_skill_in_its_catalog(upskill:
     shown = upskill("show", "last", "--json").json
     assert shown["plan"]["agent"] == "tools"
     steps = json.dumps([one for one in shown["trials"] if one["arm"] == "skill"])
-    assert fact(numbers[-1]) in steps.encode().decode("unicode_escape")  # it read the body by opening the skill
+    assert fact(numbers[-1]) in steps.encode().decode(
+        "unicode_escape"
+    )  # it read the body by opening the skill
     wrong = upskill("generate", "know the ship", *given, "--agent", "toolz")
     assert (wrong.code, "Did you mean 'tools'" in wrong.err) == (2, True)

@@ -27,7 +27,11 @@ from upskill.runs.stores.tables import VERSION
 
 
 def test_a_folder_can_be_given_as_a_path_or_as_a_url(tmp_path: Path) -> None:
-    with open_store(tmp_path) as one, open_store(str(tmp_path)) as two, open_store(f"sqlite://{tmp_path}") as three:
+    with (
+        open_store(tmp_path) as one,
+        open_store(str(tmp_path)) as two,
+        open_store(f"sqlite://{tmp_path}") as three,
+    ):
         run = begin(one)
         assert one.location == two.location == three.location == str(tmp_path / FILE)
         assert two.run("last") == three.run("last") == run
@@ -52,18 +56,28 @@ def test_an_empty_database_is_migrated(tmp_path: Path) -> None:
         assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
-OLD_STORES = Path(__file__).parent / "fixtures" / "old_stores"  # what the versions of the tables were
+OLD_STORES = (
+    Path(__file__).parent / "fixtures" / "old_stores"
+)  # what the versions of the tables were
 
 
-@pytest.mark.parametrize("version", [*range(1, 15), *range(18, VERSION + 1)])  # 15 to 17 were steps on the way to 18
-async def test_a_database_of_any_version_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize(
+    "version", [*range(1, 15), *range(18, VERSION + 1)]
+)  # 15 to 17 were steps on the way to 18
+async def test_a_database_of_any_version_is_brought_up_to_date(
+    tmp_path: Path, version: int
+) -> None:
     with _file(tmp_path) as db:
         db.executescript((OLD_STORES / f"version-{version}.sql").read_text(encoding="utf-8"))
     with open_store(tmp_path) as store:
         (run,) = store.runs()
         assert (run.passed, run.failed, run.errored) == (1, 2, 1)
         plan = run.plan
-        assert (plan.skill.visible_hash, plan.reference_skill, plan.distractors) == ("hash", "older", ("knots",))
+        assert (plan.skill.visible_hash, plan.reference_skill, plan.distractors) == (
+            "hash",
+            "older",
+            ("knots",),
+        )
         assert plan.arms == ("baseline", "skill", "baseline_repeat")
         outcomes = {(row.case, row.arm): row for row in store.outcomes(run)}
         assert {trial: row.passed for trial, row in outcomes.items()} == {
@@ -72,7 +86,9 @@ async def test_a_database_of_any_version_is_brought_up_to_date(tmp_path: Path, v
             ("case-2", "baseline_repeat"): False,
             ("case-2", "skill"): None,
         }
-        assert {trial: row.cause for trial, row in outcomes.items() if row.cause} == {("case-1", "baseline"): "length"}
+        assert {trial: row.cause for trial, row in outcomes.items() if row.cause} == {
+            ("case-1", "baseline"): "length"
+        }
         assert [result.seconds for result in store.results(run)] == [1.5] * 4
         assert sum(each.tokens for each in store.progress(run)) == 4 * 23
         assert store.spent(run) == {"student": (60, 1.0), "judge": (32, 2.0)}
@@ -92,7 +108,11 @@ def _columns(db: sqlite3.Connection) -> dict[str, set[tuple[object, ...]]]:
     query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') AND name <> 'looks_by_run'"  # an old one
     names = [row[0] for row in db.execute(query)]
     return {
-        name: {row[1:3] for pragma in ("table_info", "index_info") for row in db.execute(f"PRAGMA {pragma}({name})")}
+        name: {
+            row[1:3]
+            for pragma in ("table_info", "index_info")
+            for row in db.execute(f"PRAGMA {pragma}({name})")
+        }
         for name in names
     }
 
@@ -109,7 +129,9 @@ def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     assert len(before) == (tmp_path / FILE).stat().st_size
 
 
-def test_a_migration_is_done_wholly_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_is_done_wholly_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail() -> None:
         raise sqlite3.OperationalError("the power went out")
 
@@ -125,7 +147,9 @@ def test_many_may_open_a_new_store_at_once_and_start_the_same_run(tmp_path: Path
     for attempt in range(5):
         runs: list[tuple[str, bool]] = []
 
-        def open_and_begin(_: int, folder: Path = tmp_path / str(attempt), runs: list[tuple[str, bool]] = runs) -> None:
+        def open_and_begin(
+            _: int, folder: Path = tmp_path / str(attempt), runs: list[tuple[str, bool]] = runs
+        ) -> None:
             with open_store(folder) as store:
                 run, found = store.start_run(PLAN, "0")
                 runs.append((run.id, found))
@@ -136,21 +160,31 @@ def test_many_may_open_a_new_store_at_once_and_start_the_same_run(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "data", [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 4000], ids=["text", "header"]
+    "data",
+    [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 4000],
+    ids=["text", "header"],
 )
 def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / FILE).write_bytes(data)
-    with pytest.raises(UsageError, match=re.escape(f"{tmp_path / FILE}: cannot be used as a store: ")) as caught:
+    with pytest.raises(
+        UsageError, match=re.escape(f"{tmp_path / FILE}: cannot be used as a store: ")
+    ) as caught:
         open_store(tmp_path)
     assert "--store" in caught.value.hint
     assert (tmp_path / FILE).read_bytes() == data
 
 
-async def test_damage_anywhere_in_the_file_is_noticed_before_anything_is_paid_for(tmp_path: Path) -> None:
+async def test_damage_anywhere_in_the_file_is_noticed_before_anything_is_paid_for(
+    tmp_path: Path,
+) -> None:
     large = replace(PLAN, runs=30)
     with open_store(tmp_path / "whole") as store:
         run = begin(store, large)
-        await add_all(store, run, [result_of(trial, plan=large, answer="ahoy " * 200) for trial in large.trials()])
+        await add_all(
+            store,
+            run,
+            [result_of(trial, plan=large, answer="ahoy " * 200) for trial in large.trials()],
+        )
     whole = (tmp_path / "whole" / FILE).read_bytes()
     pages = len(whole) // 4096
     assert pages > 100
@@ -219,7 +253,9 @@ def _check_readable(folder: Path, results: list[Result]) -> None:
     with store:
         run = store.run("last")
         assert (run.passed, [each.id for each in store.runs()]) == (len(results), [run.id])
-        assert {result.key: result for result in store.results(run)} == {result.key: result for result in results}
+        assert {result.key: result for result in store.results(run)} == {
+            result.key: result for result in results
+        }
         assert len(list(store.outcomes(run))) == len(results)
 
 
@@ -252,8 +288,12 @@ class Traced(SqliteDatabase):
 
     def plans(self, table: str = "results") -> dict[str, list[str]]:
         """How SQLite carries out the queries since the last call that read this table."""
-        made = dict.fromkeys(query for query in self.queries if query.strip().startswith("SELECT") and table in query)
-        found = {query: [row[3] for row in self.rows(f"EXPLAIN QUERY PLAN {query}")] for query in made}
+        made = dict.fromkeys(
+            query for query in self.queries if query.strip().startswith("SELECT") and table in query
+        )
+        found = {
+            query: [row[3] for row in self.rows(f"EXPLAIN QUERY PLAN {query}")] for query in made
+        }
         self.queries.clear()
         return found
 
@@ -270,7 +310,14 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         list(store.bugs(run))
         list(store.errored(run))
         store.run(run.id)
-        for read in (store.progress, store.snapshots, store.leaks, store.errors, store.spent, store.scored):
+        for read in (
+            store.progress,
+            store.snapshots,
+            store.leaks,
+            store.errors,
+            store.spent,
+            store.scored,
+        ):
             read(run)
         for query, steps in traced.plans().items():
             for step in steps:
@@ -283,11 +330,18 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         list(store.outcomes(run, "greet-2", after=TRIALS[2], limit=10))
         store.result(run, TRIALS[2])
         for query, steps in traced.plans().items():
-            assert all("SEARCH results USING" in step for step in steps), (query, steps)  # and nothing is sorted
-            assert not any(step.endswith("PRIMARY KEY (run=?)") for step in steps), query  # all of the run
+            assert all("SEARCH results USING" in step for step in steps), (
+                query,
+                steps,
+            )  # and nothing is sorted
+            assert not any(step.endswith("PRIMARY KEY (run=?)") for step in steps), (
+                query
+            )  # all of the run
 
 
-async def test_a_file_that_is_gone_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_is_gone_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with open_store(Path("runs")) as store:
         run = begin(store)
@@ -340,11 +394,19 @@ def test_a_full_disk_is_an_error_that_keeps_what_was_acknowledged(tmp_path: Path
             except StoreError as error:
                 print("StoreError", error, "|", error.hint)
     """
-    argv = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path), str(Path(__file__).parent)]
+    argv = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(program),
+        str(tmp_path),
+        str(Path(__file__).parent),
+    ]
     done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=True)
     *kept, said = done.stdout.splitlines()
     assert said.startswith(f"StoreError {tmp_path / FILE}: cannot be written: ")
-    assert said.endswith("| Free some disk space, then run the same command again: it resumes from what was saved.")
+    assert said.endswith(
+        "| Free some disk space, then run the same command again: it resumes from what was saved."
+    )
     assert len(kept) > 10
     with open_store(tmp_path) as store:
         assert {result.key for result in store.results(store.run("last"))} >= set(kept)

@@ -20,7 +20,9 @@ from upskill.verdicts.statistics import Sequential, bets, log_wealth, unseen_bou
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow
 
-SUITES = st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=4), min_size=1, max_size=14)
+SUITES = st.lists(
+    st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=4), min_size=1, max_size=14
+)
 
 
 def flat(suite: list[list[int]]) -> tuple[list[int], list[str]]:
@@ -59,7 +61,9 @@ def test_a_lift_lies_in_its_interval_and_both_lie_within_one(suite: list[list[in
 @given(SUITES)
 def test_swapping_the_arms_turns_the_lift_and_its_interval_around(suite: list[list[int]]) -> None:
     there, back = lift(suite), lift([[-value for value in case] for case in suite])
-    assert (back.value, back.low, back.high) == pytest.approx((-there.value, -there.high, -there.low), abs=1e-9)
+    assert (back.value, back.low, back.high) == pytest.approx(
+        (-there.value, -there.high, -there.low), abs=1e-9
+    )
 
 
 @settings(deadline=None, max_examples=40)
@@ -70,7 +74,9 @@ def test_the_order_of_the_rows_does_not_matter(suite: list[list[int]], random: A
     random.shuffle(rows)
     mixed, names = [value for value, _ in rows], [label for _, label in rows]
     assert statistics.paired_lift(mixed, names) == lift(suite)
-    assert statistics.sign_flip_p_value(mixed, names) == statistics.sign_flip_p_value(values, labels)
+    assert statistics.sign_flip_p_value(mixed, names) == statistics.sign_flip_p_value(
+        values, labels
+    )
     assert statistics.effective_trials(np.abs(mixed), names) == pytest.approx(
         statistics.effective_trials(np.abs(values), labels)
     )
@@ -166,7 +172,9 @@ def test_many_varied_cases_give_nearly_the_interval_of_scipys_bootstrap() -> Non
     rng = np.random.default_rng(3)
     means = np.rint(np.clip(rng.normal(0.3, 0.4, size=150), -1, 1) * 5) / 5
     low, high = statistics.studentized_bounds(means[np.newaxis, :], 5)
-    reference = stats.bootstrap((means,), np.mean, method="BCa", n_resamples=5000, rng=np.random.default_rng(0))
+    reference = stats.bootstrap(
+        (means,), np.mean, method="BCa", n_resamples=5000, rng=np.random.default_rng(0)
+    )
     expected = reference.confidence_interval
     assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=0.01)
 
@@ -187,7 +195,9 @@ def _sum_of_differences(one: Any, two: Any, axis: int) -> Any:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=2), min_size=2, max_size=9))
+@given(
+    st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=2), min_size=2, max_size=9)
+)
 def test_exact_flips_agree_with_scipys_permutation_test(suite: list[list[int]]) -> None:
     sums = np.array([sum(case) for case in suite])
     reference = stats.permutation_test(
@@ -198,7 +208,9 @@ def test_exact_flips_agree_with_scipys_permutation_test(suite: list[list[int]]) 
         vectorized=True,
     )
     # SciPy doubles the smaller tail; flips are symmetric, so that is the same p unless the sum is nil.
-    assert statistics.sign_flip_p_value(*flat(suite)) == pytest.approx(min(1.0, reference.pvalue), abs=1e-9)
+    assert statistics.sign_flip_p_value(*flat(suite)) == pytest.approx(
+        min(1.0, reference.pvalue), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,14 +246,20 @@ def test_flips_that_cannot_be_counted_are_drawn_and_agree_with_the_normal() -> N
 # ---------------------------------------------------------------------------------------------------- one arm
 
 
-@pytest.mark.parametrize(("passed", "trials"), [(0, 1), (0, 10), (3, 10), (10, 10), (190, 200), (1, 3)])
+@pytest.mark.parametrize(
+    ("passed", "trials"), [(0, 1), (0, 10), (3, 10), (10, 10), (190, 200), (1, 3)]
+)
 def test_wilsons_interval_is_that_of_scipy(passed: int, trials: int) -> None:
     expected = stats.binomtest(passed, trials).proportion_ci(method="wilson")
-    assert statistics.wilson_interval(passed, trials) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert statistics.wilson_interval(passed, trials) == pytest.approx(
+        (expected.low, expected.high), abs=1e-9
+    )
 
 
 @given(st.integers(0, 200), st.integers(1, 200), st.floats(0.5, 0.999))
-def test_wilsons_interval_holds_the_rate_and_rises_with_it(passed: int, trials: int, level: float) -> None:
+def test_wilsons_interval_holds_the_rate_and_rises_with_it(
+    passed: int, trials: int, level: float
+) -> None:
     passed = min(passed, trials)
     low, high = statistics.wilson_interval(passed, trials, level=level)
     assert 0 <= low <= passed / trials <= high <= 1
@@ -254,7 +272,9 @@ def test_wilsons_interval_holds_the_rate_and_rises_with_it(passed: int, trials: 
 
 
 def test_runs_that_always_agree_are_worth_one_trial_a_case() -> None:
-    assert statistics.effective_trials([1, 1, 1, 0, 0, 0, 1, 1, 1], list("aaabbbccc")) == pytest.approx(3)
+    assert statistics.effective_trials(
+        [1, 1, 1, 0, 0, 0, 1, 1, 1], list("aaabbbccc")
+    ) == pytest.approx(3)
     assert statistics.effective_trials([1] * 9, list("aaabbbccc")) == pytest.approx(3)
     assert statistics.effective_trials([1, 0, 1], list("aaa")) == 1
 
@@ -291,7 +311,10 @@ def test_one_case_does_not_bound_a_change() -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 5000)), min_size=2, max_size=15), st.integers(2, 9))
+@given(
+    st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 5000)), min_size=2, max_size=15),
+    st.integers(2, 9),
+)
 def test_a_change_does_not_depend_on_the_unit_and_mirrors_when_arms_are_swapped(
     rows: list[tuple[int, int]], unit: int
 ) -> None:
@@ -299,11 +322,16 @@ def test_a_change_does_not_depend_on_the_unit_and_mirrors_when_arms_are_swapped(
     cases = [f"{number:02d}" for number in range(len(rows))]
     there = statistics.relative_change(before, after, cases)
     scaled = statistics.relative_change(before * unit, after * unit, cases)
-    assert (scaled.value, *scaled.interval) == pytest.approx((there.value, *there.interval), rel=1e-6, abs=1e-9)
+    assert (scaled.value, *scaled.interval) == pytest.approx(
+        (there.value, *there.interval), rel=1e-6, abs=1e-9
+    )
     assert there.low - 1e-9 <= there.value <= there.high + 1e-9
     back = statistics.relative_change(after, before, cases)
     assert 1 + back.value == pytest.approx(1 / (1 + there.value))
-    change, turned = statistics.mean_change(before, after, cases), statistics.mean_change(after, before, cases)
+    change, turned = (
+        statistics.mean_change(before, after, cases),
+        statistics.mean_change(after, before, cases),
+    )
     assert change.value == pytest.approx(-turned.value)
     assert change.low - 1e-6 <= change.value <= change.high + 1e-6
 
@@ -339,9 +367,13 @@ def mean_of(running: Sequential) -> float:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=5, max_size=5), min_size=1, max_size=5))
+@given(
+    st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=5, max_size=5), min_size=1, max_size=5)
+)
 @pytest.mark.parametrize("scope", ["cases", "suite"])
-def test_looking_again_never_widens_the_running_interval(scope: Scope, rounds: list[list[int]]) -> None:
+def test_looking_again_never_widens_the_running_interval(
+    scope: Scope, rounds: list[list[int]]
+) -> None:
     running = Sequential(scope)
     assert running.interval() == (-1, 1)
     assert running.p_value == 1
@@ -363,7 +395,9 @@ def test_swapping_the_arms_turns_the_running_interval_around(values: list[int]) 
     back.update({str(i): -value for i, value in enumerate(values)})
     low, high = there.interval()
     assert back.interval() == pytest.approx((-high, -low), abs=1e-9)
-    assert log_wealth(back.looks[-1], back.highs[-1]) == pytest.approx(log_wealth(there.looks[-1], there.highs[-1]))
+    assert log_wealth(back.looks[-1], back.highs[-1]) == pytest.approx(
+        log_wealth(there.looks[-1], there.highs[-1])
+    )
 
 
 def test_wealth_is_the_mean_over_bets_of_the_product_of_their_gains() -> None:
@@ -373,7 +407,9 @@ def test_wealth_is_the_mean_over_bets_of_the_product_of_their_gains() -> None:
     fractions = bets()
     up = np.mean((1 + fractions) ** 3 * (1 - fractions))
     down = np.mean((1 - fractions) ** 3 * (1 + fractions))
-    assert log_wealth(running.looks[-1], running.highs[-1]) == pytest.approx(np.log((up + down) / 2))
+    assert log_wealth(running.looks[-1], running.highs[-1]) == pytest.approx(
+        np.log((up + down) / 2)
+    )
 
 
 def test_by_case_the_rounds_are_averaged_before_the_bet() -> None:
@@ -382,11 +418,15 @@ def test_by_case_the_rounds_are_averaged_before_the_bet() -> None:
     running.update({"a": 0, "b": 1})
     up = np.mean((1 + 0.5 * bets()) ** 2)
     down = np.mean((1 - 0.5 * bets()) ** 2)
-    assert log_wealth(running.looks[-1], running.highs[-1]) == pytest.approx(np.log((up + down) / 2))
+    assert log_wealth(running.looks[-1], running.highs[-1]) == pytest.approx(
+        np.log((up + down) / 2)
+    )
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("cases", 0.0), ("suite", 1 / 3)])
-def test_a_case_that_comes_late_is_left_out_by_case_and_counted_in_the_suite(scope: Scope, expected: float) -> None:
+def test_a_case_that_comes_late_is_left_out_by_case_and_counted_in_the_suite(
+    scope: Scope, expected: float
+) -> None:
     running = Sequential(scope)
     running.update({"a": 0})
     running.update({"a": 0, "late": 1})
@@ -411,7 +451,9 @@ def test_looking_after_every_round_seldom_calls_a_skill_that_does_nothing(scope:
             values = (rng.random(20) < pairs[0]).astype(int) - (rng.random(20) < pairs[1])
             running.update({str(i): int(value) for i, value in enumerate(values)})
         called += running.p_value <= 0.05
-    assert called <= 9  # one in twenty would be six; more than nine happen by chance once in fourteen
+    assert (
+        called <= 9
+    )  # one in twenty would be six; more than nine happen by chance once in fourteen
 
 
 # ---------------------------------------------------------------------------------------------------- planning
@@ -440,13 +482,17 @@ def test_a_spread_is_never_taken_to_be_nothing() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.floats(0.05, 0.6), st.integers(2, 60), st.integers(1, 8))
-def test_power_grows_with_the_lift_the_cases_and_the_runs(size: float, cases: int, runs: int) -> None:
+def test_power_grows_with_the_lift_the_cases_and_the_runs(
+    size: float, cases: int, runs: int
+) -> None:
     spread = VarianceComponents.assumed(0.3, 0.2)
     power = planning.power(size, cases, runs, spread)
     assert 0 <= power <= 1
     assert power <= planning.power(size + 0.1, cases, runs, spread)
     assert power <= planning.power(size, cases + 1, runs, spread) + 1e-3
-    assert power <= planning.power(size, cases, runs + 1, spread) + 0.01  # a run more may hide a little more
+    assert (
+        power <= planning.power(size, cases, runs + 1, spread) + 0.01
+    )  # a run more may hide a little more
     assert power == pytest.approx(planning.power(-size, cases, runs, spread))
 
 
@@ -455,7 +501,11 @@ def test_the_cases_needed_have_the_power_and_one_fewer_has_not() -> None:
     for runs in (1, 3, 5):
         cases = planning.cases_needed(0.2, runs, spread)
         assert cases is not None
-        assert planning.power(0.2, cases, runs, spread) >= 0.8 > planning.power(0.2, cases - 1, runs, spread)
+        assert (
+            planning.power(0.2, cases, runs, spread)
+            >= 0.8
+            > planning.power(0.2, cases - 1, runs, spread)
+        )
     assert planning.cases_needed(0.0, 1, spread) is None
 
 
@@ -475,9 +525,13 @@ def test_the_planned_power_is_the_simulated_one() -> None:
     after = np.clip(before + rng.normal(0.2, 0.15, size=before.shape), 0, 1)
     means = (rng.binomial(3, after) - rng.binomial(3, before)) / 3
     found, _ = lift_excludes(means, 3, 0.0, resamples=1000)
-    values = (rng.random((3, *before.shape)) < after).astype(int) - (rng.random((3, *before.shape)) < before)
+    values = (rng.random((3, *before.shape)) < after).astype(int) - (
+        rng.random((3, *before.shape)) < before
+    )
     spread = VarianceComponents.measured(values.reshape(-1), np.tile(np.arange(before.size), 3))
-    assert planning.power(float(means.mean()), 30, 3, spread) == pytest.approx(found.mean(), abs=0.05)
+    assert planning.power(float(means.mean()), 30, 3, spread) == pytest.approx(
+        found.mean(), abs=0.05
+    )
 
 
 def test_advice_aims_at_the_chance_that_a_plan_aims_at() -> None:
@@ -490,7 +544,9 @@ def test_advice_aims_at_the_chance_that_a_plan_aims_at() -> None:
     # and it is the chance that simulated suites have
     needed = planning.cases_needed(0.3, 5, VarianceComponents(0, 0.45))
     assert needed is not None
-    means = (rng.binomial(5, 0.6, size=(500, needed)) - rng.binomial(5, 0.3, size=(500, needed))) / 5
+    means = (
+        rng.binomial(5, 0.6, size=(500, needed)) - rng.binomial(5, 0.3, size=(500, needed))
+    ) / 5
     assert lift_excludes(means, 5, 0.0)[0].mean() == pytest.approx(0.8, abs=0.06)
 
 
@@ -509,7 +565,9 @@ def test_more_repeats_of_cases_that_differ_find_no_less(cases: int, size: float)
 
 @pytest.mark.parametrize("broken", [0.05, 0.1, 0.15])
 @pytest.mark.parametrize("runs", [5, 20, 100])
-def test_a_few_broken_tasks_that_cancel_the_gain_of_the_rest_are_not_overlooked(broken: float, runs: int) -> None:
+def test_a_few_broken_tasks_that_cancel_the_gain_of_the_rest_are_not_overlooked(
+    broken: float, runs: int
+) -> None:
     """Those that break always passed before; the rest gains from nothing. A mirror image has the same interval."""
     rng = np.random.default_rng(8)
     for cases in (8, 12, 20, 30):
@@ -521,7 +579,9 @@ def test_a_few_broken_tasks_that_cancel_the_gain_of_the_rest_are_not_overlooked(
 
 
 def test_further_evidence_is_more_runs_or_more_cases() -> None:
-    values, labels = flat([[1, 0], [0, 1], [-1, 1], [0, 0], [1, -1], [1, 0], [0, 1], [-1, 0], [1, 0], [0, 1]] * 2)
+    values, labels = flat(
+        [[1, 0], [0, 1], [-1, 1], [0, 0], [1, -1], [1, 0], [0, 1], [-1, 0], [1, 0], [0, 1]] * 2
+    )
     more = planning.evidence_needed(values, labels)
     assert more.runs is not None
     assert more.pairs == min(more.runs * 20, more.cases * 2)

@@ -69,13 +69,20 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(PLACES[request.param](request, tmp_path / "runs"))
 
 
-def result_of(trial: Trial, passed: bool | None = True, *, plan: Plan = PLAN, answer: str = "ahoy") -> Result:
+def result_of(
+    trial: Trial, passed: bool | None = True, *, plan: Plan = PLAN, answer: str = "ahoy"
+) -> Result:
     return Result(
         trial,
         plan.key(trial),
         passed,
         "" if passed is not None else f"asking {trial.model}: no route",
-        Trace((Step("thinking", "hm"), Step("assistant", answer)), Usage(10, 5, 4, 2, 0.25), "end", "one-2026"),
+        Trace(
+            (Step("thinking", "hm"), Step("assistant", answer)),
+            Usage(10, 5, 4, 2, 0.25),
+            "end",
+            "one-2026",
+        ),
         (CheckFinding("contains", bool(passed), "looked"),),
         Usage(10, 5, 4, 2, 0.25),
         Usage(7, 1, cost_usd=0.5),
@@ -115,8 +122,12 @@ def together(work: Callable[[int], None], count: int) -> None:
 # Results.
 
 
-async def test_another_process_opens_it_by_its_place_and_finds_what_is_scored_by_key(place: str) -> None:
-    results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
+async def test_another_process_opens_it_by_its_place_and_finds_what_is_scored_by_key(
+    place: str,
+) -> None:
+    results = [
+        result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)
+    ]
     with open_store(place) as store:
         run = begin(store)
         await add_all(store, run, results)
@@ -131,12 +142,16 @@ async def test_another_process_opens_it_by_its_place_and_finds_what_is_scored_by
 
 async def test_results_and_outcomes_are_the_same_as_what_was_added(store: Store) -> None:
     run = begin(store)
-    results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
+    results = [
+        result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)
+    ]
     results.append(replace(result_of(TRIALS[3], None), traceback="Traceback: a bug"))
     results.append(replace(result_of(TRIALS[4]), activated=True, leak="it read the skill"))
     results.append(replace(result_of(TRIALS[5]), activated=False, trace=None, findings=()))
     await add_all(store, run, results)
-    assert {result.key: result for result in store.results(run)} == {result.key: result for result in results}
+    assert {result.key: result for result in store.results(run)} == {
+        result.key: result for result in results
+    }
     assert {(row.case, row.arm): row for row in store.outcomes(run)} == {
         (result.trial.case, result.trial.arm): result.outcome for result in results
     }
@@ -149,22 +164,35 @@ async def test_a_scored_result_never_changes_and_an_errored_one_gives_way(store:
         assert len(set(store.scored(run))) == (first is not None)
         await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
         stays = first is not None
-        expected = result_of(TRIALS[0], first if stays else later, answer="first" if stays else "later")
+        expected = result_of(
+            TRIALS[0], first if stays else later, answer="first" if stays else "later"
+        )
         assert list(store.results(run)) == [expected]
 
 
 async def test_a_page_is_so_many_results_in_their_order(store: Store) -> None:
     plan = replace(
-        PLAN, runs=20, models=(*PLAN.models, Address("Zwei", "scripted", "two"), Address("é", "scripted", "e"))
+        PLAN,
+        runs=20,
+        models=(*PLAN.models, Address("Zwei", "scripted", "two"), Address("é", "scripted", "e")),
     )
     run = begin(store, plan)
-    await add_all(store, run, [result_of(trial, trial.seed % 2 == 0, plan=plan) for trial in plan.trials()])
+    await add_all(
+        store, run, [result_of(trial, trial.seed % 2 == 0, plan=plan) for trial in plan.trials()]
+    )
     everything = [result.trial for result in store.results(run)]
-    assert everything == sorted(everything, key=lambda trial: (trial.case, trial.model, trial.seed, trial.arm))
-    pages = [[result.trial for result in store.results(run, page=Page(150, start))] for start in (0, 150, 300, 450)]
+    assert everything == sorted(
+        everything, key=lambda trial: (trial.case, trial.model, trial.seed, trial.arm)
+    )
+    pages = [
+        [result.trial for result in store.results(run, page=Page(150, start))]
+        for start in (0, 150, 300, 450)
+    ]
     assert [trial for page in pages for trial in page] == everything
     assert [len(page) for page in pages] == [150, 150, 60, 0]
-    failed = [result.trial for result in store.results(run, model="one", failed=True, page=Page(1000))]
+    failed = [
+        result.trial for result in store.results(run, model="one", failed=True, page=Page(1000))
+    ]
     assert failed == [trial for trial in everything if trial.seed % 2 and trial.model == "one"]
 
 
@@ -196,7 +224,9 @@ async def test_leaks_and_bugs_are_told_with_what_shows_them(store: Store) -> Non
     run = begin(store)
     await store.add_result(run, result_of(TRIALS[0]))
     await store.add_result(run, replace(result_of(TRIALS[1]), leak="it read the skill"))
-    await store.add_result(run, replace(result_of(TRIALS[2], None), error="KeyError: 'x'", traceback="line 1\nline 2"))
+    await store.add_result(
+        run, replace(result_of(TRIALS[2], None), error="KeyError: 'x'", traceback="line 1\nline 2")
+    )
     assert store.leaks(run) == [(TRIALS[1], "it read the skill")]
     assert list(store.bugs(run)) == [(TRIALS[2], "KeyError: 'x'", "line 1\nline 2")]
     assert store.errors(run) == []
@@ -224,7 +254,9 @@ async def test_a_reply_that_nobody_waited_for_can_be_forgotten_at_once(store: St
     assert [key for key in map(str, range(50)) if store.reply(key)] == ["49"]
 
 
-async def test_a_result_that_cannot_be_kept_is_an_error_and_the_next_one_is_kept(store: Store) -> None:
+async def test_a_result_that_cannot_be_kept_is_an_error_and_the_next_one_is_kept(
+    store: Store,
+) -> None:
     run = begin(store)
     with pytest.raises(StoreError, match=r"cannot be (saved|written)"):
         await store.add_result(run, replace(result_of(TRIALS[0]), usage=Usage(2**70)))
@@ -253,7 +285,11 @@ async def test_two_processes_may_write_to_one_store_at_once(place: str) -> None:
 
         async def write(store: Store, passed: bool) -> None:
             for start in range(0, len(trials), 20):
-                await add_all(store, run, [result_of(t, passed, plan=large) for t in trials[start : start + 20]])
+                await add_all(
+                    store,
+                    run,
+                    [result_of(t, passed, plan=large) for t in trials[start : start + 20]],
+                )
 
         await asyncio.gather(write(one, True), write(two, False))
         assert len(set(one.scored(run))) == len(trials)
@@ -279,14 +315,19 @@ async def fill(store: Store, count: int) -> Run:
     """A run with so many results, each of 2 KB."""
     run = begin(store, LONG)
     trials = islice(LONG.trials(), count)
-    while some := [result_of(trial, plan=LONG, answer="ahoy " * 400) for trial in islice(trials, 1000)]:
+    while some := [
+        result_of(trial, plan=LONG, answer="ahoy " * 400) for trial in islice(trials, 1000)
+    ]:
         await add_all(store, run, some)
     return run
 
 
 async def test_a_long_run_is_read_row_by_row(store: Store) -> None:
     run = await fill(store, 2_000)
-    for read, limit in ((store.results, 2_000_000), (store.outcomes, 600_000)):  # all would be 7 MB and 800 KB
+    for read, limit in (
+        (store.results, 2_000_000),
+        (store.outcomes, 600_000),
+    ):  # all would be 7 MB and 800 KB
         tracemalloc.start()
         assert sum(1 for _ in read(run)) == 2_000
         peak = tracemalloc.get_traced_memory()[1]
@@ -297,7 +338,11 @@ async def test_a_long_run_is_read_row_by_row(store: Store) -> None:
 async def test_results_can_be_written_and_read_while_others_are_iterated(store: Store) -> None:
     run = await fill(store, 500)
     results, outcomes, runs = store.results(run), store.outcomes(run), store.runs()
-    assert (next(results).passed, next(outcomes).passed, next(runs)) == (True, True, store.run(run.id))
+    assert (next(results).passed, next(outcomes).passed, next(runs)) == (
+        True,
+        True,
+        store.run(run.id),
+    )
     for trial in islice(LONG.trials(), 500, 550):
         await store.add_result(run, result_of(trial, plan=LONG))
         next(results)
@@ -317,7 +362,9 @@ def counts(store: Store, run: Run) -> tuple[int, int, int]:
     outcomes = [row.passed for row in store.outcomes(run)]
     found = store.run(run.id)
     progress = store.progress(run)
-    assert (found.passed, found.failed, found.errored) == tuple(map(outcomes.count, (True, False, None)))
+    assert (found.passed, found.failed, found.errored) == tuple(
+        map(outcomes.count, (True, False, None))
+    )
     assert sum(row.passed for row in progress) == found.passed
     spent = store.spent(run).values()
     assert sum(row.tokens for row in progress) == sum(tokens for tokens, _ in spent)
@@ -327,7 +374,9 @@ def counts(store: Store, run: Run) -> tuple[int, int, int]:
 async def test_progress_is_counted_as_results_come_change_are_copied_and_go(store: Store) -> None:
     run = begin(store)
     assert counts(store, run) == (0, 0, 0)
-    await add_all(store, run, [result_of(TRIALS[0]), result_of(TRIALS[1], False), result_of(TRIALS[2], None)])
+    await add_all(
+        store, run, [result_of(TRIALS[0]), result_of(TRIALS[1], False), result_of(TRIALS[2], None)]
+    )
     assert counts(store, run) == (1, 1, 1)
     await store.add_result(run, result_of(TRIALS[2], True))  # the errored one is replaced
     await store.add_result(run, result_of(TRIALS[0], False))  # a scored one is not
@@ -366,7 +415,9 @@ async def test_a_revision_tells_what_has_changed_since(store: Store) -> None:
     ):
         before = store.revision(one)
         change()
-        assert (store.revision(one) > before) is (store.changed_runs(seen) == [one.id]) or before == store.revision(one)
+        assert (store.revision(one) > before) is (
+            store.changed_runs(seen) == [one.id]
+        ) or before == store.revision(one)
     seen = store.revision()
     await store.add_result(one, result_of(TRIALS[0]))
     assert store.changed_runs(seen) == [one.id]
@@ -381,7 +432,12 @@ async def test_a_revision_tells_what_has_changed_since(store: Store) -> None:
 
 async def test_the_latest_looks_at_a_skill_come_newest_first(store: Store) -> None:
     def look(model: str, skill: str = "greeter") -> Look:
-        said: dict[str, Any] = {"skill_hash": "a", "suite": "b", "suite_fingerprint": "c", "cases": {"d": "e"}}
+        said: dict[str, Any] = {
+            "skill_hash": "a",
+            "suite": "b",
+            "suite_fingerprint": "c",
+            "cases": {"d": "e"},
+        }
         said |= {"runs": 1, "seed": 0, "margin": 0.05, "scope": "", "trials": 2}
         return Look(run="x", model=model, skill=skill, **said)
 
@@ -419,7 +475,9 @@ def test_the_latest_runs_are_read_a_page_at_a_time(store: Store) -> None:
     runs = [begin(store, fresh=True) for _ in range(5)]
     page = store.latest_runs(2)
     assert [run.id for run in page] == [run.id for run in runs[:-3:-1]]
-    assert [run.id for run in store.latest_runs(9, page[-1].number)] == [run.id for run in runs[2::-1]]
+    assert [run.id for run in store.latest_runs(9, page[-1].number)] == [
+        run.id for run in runs[2::-1]
+    ]
 
 
 async def test_runs_with_results_that_nobody_was_shown_are_found(store: Store) -> None:
@@ -428,7 +486,12 @@ async def test_runs_with_results_that_nobody_was_shown_are_found(store: Store) -
         await store.add_result(run, result_of(TRIALS[0]))
     await store.add_result(errored, result_of(TRIALS[0], None))
     await add_all(store, whole, [result_of(trial) for trial in TRIALS])
-    said: dict[str, Any] = {"skill_hash": "a", "suite": "b", "suite_fingerprint": "c", "cases": {"d": "e"}}
+    said: dict[str, Any] = {
+        "skill_hash": "a",
+        "suite": "b",
+        "suite_fingerprint": "c",
+        "cases": {"d": "e"},
+    }
     said |= {"runs": 1, "seed": 0, "margin": 0.05, "scope": "", "trials": 2}
     store.add_look(Look(run=seen.id, model="m", skill="greeter", **said))
     assert [run.id for run in store.unreported_runs(later, later.created)] == [half.id, whole.id]
@@ -445,7 +508,11 @@ async def test_skills_and_scores_are_counted(store: Store) -> None:
     run = begin(store, long)
     wanted = [trial for trial in long.trials() if trial.arm == "skill"]
     marks: list[bool | None] = [True, False, None]
-    results = [result_of(trial, marks[trial.seed % 3], plan=long) for trial in long.trials() if trial.case != "greet-3"]
+    results = [
+        result_of(trial, marks[trial.seed % 3], plan=long)
+        for trial in long.trials()
+        if trial.case != "greet-3"
+    ]
     gone = [result_of(trial, None, plan=long) for trial in wanted if trial.case == "greet-3"]
     await add_all(store, run, [*results, *gone])
     assert store.scores(run, "one", "skill") == {"greet-1": (1, 2), "greet-2": (1, 2)}
@@ -455,7 +522,9 @@ async def test_skills_and_scores_are_counted(store: Store) -> None:
 async def test_what_a_person_says_of_an_answer_is_kept_and_can_be_changed(place: str) -> None:
     with open_store(place) as store:
         run, other = begin(store), begin(store, fresh=True)
-        store.add_review(run, Review(TRIALS[1], "wrong", "no \ud800 greeting", "2026-01-01T00:00:00+00:00"))
+        store.add_review(
+            run, Review(TRIALS[1], "wrong", "no \ud800 greeting", "2026-01-01T00:00:00+00:00")
+        )
         store.add_review(run, Review(TRIALS[0], "odd"))
         store.add_review(run, Review(TRIALS[0], "right", "on second thoughts"))
         store.add_review(other, Review(TRIALS[0], "wrong"))
@@ -465,7 +534,9 @@ async def test_what_a_person_says_of_an_answer_is_kept_and_can_be_changed(place:
         assert found[TRIALS[0]].verdict == "right"
         assert found[TRIALS[0]].note == "on second thoughts"
         assert found[TRIALS[0]].created
-        assert found[TRIALS[1]] == Review(TRIALS[1], "wrong", "no \\ud800 greeting", "2026-01-01T00:00:00+00:00")
+        assert found[TRIALS[1]] == Review(
+            TRIALS[1], "wrong", "no \\ud800 greeting", "2026-01-01T00:00:00+00:00"
+        )
         assert store.reviews(other) == []
 
 
@@ -500,7 +571,12 @@ async def test_deleting_a_run_deletes_its_results_and_no_others(store: Store) ->
 
 async def test_a_run_is_finished_when_every_trial_is_scored(store: Store) -> None:
     run = begin(store)
-    assert (run.trials, run.finished, run.models, run.plan) == (6, False, ["one"], StoredPlan.of(PLAN))
+    assert (run.trials, run.finished, run.models, run.plan) == (
+        6,
+        False,
+        ["one"],
+        StoredPlan.of(PLAN),
+    )
     await add_all(store, run, [result_of(trial, trial.arm == "skill" or None) for trial in TRIALS])
     assert not store.run(run.id).finished
     await add_all(store, run, [result_of(trial, False) for trial in TRIALS])
@@ -524,7 +600,11 @@ def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(store: Store) -> 
 
 
 async def test_runs_are_listed_by_skill_and_in_either_order(store: Store) -> None:
-    first, sailor, second = begin(store), begin(store, replace(PLAN, skill=SAILOR)), begin(store, fresh=True)
+    first, sailor, second = (
+        begin(store),
+        begin(store, replace(PLAN, skill=SAILOR)),
+        begin(store, fresh=True),
+    )
     await store.add_result(second, result_of(TRIALS[0]))
     assert list(store.runs()) == [first, sailor, replace(second, passed=1)]
     assert [run.id for run in store.runs(newest_first=True)] == [second.id, sailor.id, first.id]
@@ -547,9 +627,15 @@ def test_a_second_process_is_turned_away_from_a_run_that_is_being_worked_on(plac
     with open_store(place) as store, open_store(place) as other:
         run = begin(store)
         assert not other.is_claimed(run)
-        with store.claim(run), store.claim(begin(store, fresh=True)):  # other runs can be worked on at the same time
+        with (
+            store.claim(run),
+            store.claim(begin(store, fresh=True)),
+        ):  # other runs can be worked on at the same time
             assert other.is_claimed(run)
-            assert _claim_elsewhere(place, run.id) == f"another process is already working on run {run.id}"
+            assert (
+                _claim_elsewhere(place, run.id)
+                == f"another process is already working on run {run.id}"
+            )
         assert not other.is_claimed(run)
         assert _claim_elsewhere(place, run.id) == "claimed"
 
@@ -613,7 +699,17 @@ async def test_requests_are_listed_with_their_role_where_they_were_given(store: 
 def test_a_reply_is_stored_with_all_its_fields() -> None:
     call = ToolCall("1", "run", {"command": ["ls"]})
     reply = Reply(
-        "a \ud83d\ude00", Usage(1, 2, 3, 4, 0.5), "tools", (call,), ({"t": 1},), "hm", "m-1", 0.25, 2, "no", "f"
+        "a \ud83d\ude00",
+        Usage(1, 2, 3, 4, 0.5),
+        "tools",
+        (call,),
+        ({"t": 1},),
+        "hm",
+        "m-1",
+        0.25,
+        2,
+        "no",
+        "f",
     )
     for one in (reply, Reply("half \ud800"), Reply("")):
         assert write_reply(one) == compact(one)
@@ -656,7 +752,9 @@ def test_a_batch_is_pending_until_all_of_its_requests_are_settled(store: Store) 
 def test_a_candidate_is_stored_once_in_a_search_with_the_latest_decision(store: Store) -> None:
     changed = Skill.new("greeter", "Greets.", "Say ahoy twice.").with_file("data.bin", b"\xff\x00")
     first = store.add_candidate("search", SKILL, None, None, "", {})
-    second = store.add_candidate("search", changed, first.number, False, "no better \ud83d", {"lift": 0.1})
+    second = store.add_candidate(
+        "search", changed, first.number, False, "no better \ud83d", {"lift": 0.1}
+    )
     assert (second.parent, second.accepted, second.verdict) == (first.number, False, {"lift": 0.1})
     assert second.note == "no better \\ud83d"
     assert files_from_json(second.files) == list(changed.files)
@@ -702,14 +800,23 @@ def test_a_url_of_an_unknown_kind_is_refused_and_the_known_ones_listed() -> None
         assert "secret" not in f"{caught.value}{caught.value.hint}"
 
 
-async def test_a_second_process_is_refused_before_it_changes_anything_of_a_run(home: Path, place: str) -> None:
-    model = Address("student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:"))
+async def test_a_second_process_is_refused_before_it_changes_anything_of_a_run(
+    home: Path, place: str
+) -> None:
+    model = Address(
+        "student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:")
+    )
     plan = replace(PLAN, models=(model,))
     with open_store(place) as first, open_store(place) as second:
         evaluation = await evaluate(plan, store=first)
         before, looks = first.run("last"), list(first.looks("greeter"))
-        with first.claim(evaluation.run), pytest.raises(UsageError, match="another process is already working"):
-            await evaluate(plan, store=second, options=RunOptions(margin=0.5, until_decided="suite"))
+        with (
+            first.claim(evaluation.run),
+            pytest.raises(UsageError, match="another process is already working"),
+        ):
+            await evaluate(
+                plan, store=second, options=RunOptions(margin=0.5, until_decided="suite")
+            )
         assert (first.run("last"), list(first.looks("greeter"))) == (before, looks)
 
 
@@ -718,13 +825,19 @@ async def test_a_second_process_is_refused_before_it_changes_anything_of_a_run(h
     [
         ("./runs", "./runs"),
         ("sqlite:///a:b@c", "sqlite:///a:b@c"),
-        ("postgresql://me:secret@db.example.org:5433/runs", "postgresql://me@db.example.org:5433/runs"),
+        (
+            "postgresql://me:secret@db.example.org:5433/runs",
+            "postgresql://me@db.example.org:5433/runs",
+        ),
         ("PostgreSQL://me:secret@[::1]:5433,[::2]/runs", "PostgreSQL://me@[::1]:5433,[::2]/runs"),
         (
             "postgresql:///runs?host=/tmp/sockets&user=me&password=secret",
             "postgresql:///runs?host=/tmp/sockets&user=me",
         ),
-        ("postgresql://me:%73ecret@/runs?sslpassword=secret&schema=a", "postgresql://me@/runs?schema=a"),
+        (
+            "postgresql://me:%73ecret@/runs?sslpassword=secret&schema=a",
+            "postgresql://me@/runs?schema=a",
+        ),
         ("postgresql:///runs?passfile=/home/secret&PASSWORD=secret", "postgresql:///runs"),
         # What is not a URL, because the password was not escaped.
         ("postgresql://me:secret@secret@host/runs", "postgresql://…"),
@@ -741,7 +854,9 @@ def test_a_place_is_shown_without_its_password(place: str, shown: str) -> None:
 # Draws that are under way.
 
 
-async def test_a_draw_that_was_cut_off_is_found_once_and_those_of_a_live_run_are_left_alone(place: str) -> None:
+async def test_a_draw_that_was_cut_off_is_found_once_and_those_of_a_live_run_are_left_alone(
+    place: str,
+) -> None:
     with open_store(place) as store:
         runs = [begin(store, replace(PLAN, runs=number)) for number in (1, 2, 3)]
 
@@ -756,7 +871,9 @@ async def test_a_draw_that_was_cut_off_is_found_once_and_those_of_a_live_run_are
         assert await cut_off(0, "trial") == 2  # its own, and that of the other run
         assert await cut_off(2, "drawn anew", anew=True) == 0
         key = PLAN.key(TRIALS[0])
-        assert await cut_off(2, key) == 1  # checked in another way; the one beside it in the same run may be alive
+        assert (
+            await cut_off(2, key) == 1
+        )  # checked in another way; the one beside it in the same run may be alive
         await store.add_result(runs[2], result_of(TRIALS[0]), "asked")
         await store.forget_reply("what waits is written by then")
         assert await cut_off(2, key) == 0
@@ -769,5 +886,7 @@ def test_git_ignores_the_default_folder_of_runs_and_no_folder_that_was_named(
     write_skill(home / "greeter")
     assert upskill("eval", "greeter", "-m", write_script(home / "model.json"), *flags).code == 0
     subprocess.run(["git", "init", "-q"], check=True)
-    status = subprocess.run(["git", "status", "--short", "-uall"], capture_output=True, text=True, check=True).stdout
+    status = subprocess.run(
+        ["git", "status", "--short", "-uall"], capture_output=True, text=True, check=True
+    ).stdout
     assert ("/upskill.db" not in status) is is_ignored

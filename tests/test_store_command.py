@@ -28,7 +28,9 @@ ODD = "a zero \0 and an escape \x1a0, half a pair \ud83d"
 
 
 @pytest.fixture(params=["sqlite to postgresql", "postgresql to sqlite"])
-def places(request: pytest.FixtureRequest, tmp_path: Path, postgres: PostgresServer) -> tuple[str, str]:
+def places(
+    request: pytest.FixtureRequest, tmp_path: Path, postgres: PostgresServer
+) -> tuple[str, str]:
     """Where to copy from, and where to."""
     one, two = str(tmp_path / "runs"), postgres.new_place()
     return (one, two) if request.param.startswith("sqlite") else (two, one)
@@ -40,7 +42,9 @@ async def fill(place: str) -> None:
     with open_store(place) as store:
         run, again, long = begin(store), begin(store, fresh=True), begin(store, large)
         await add_all(store, run, [result_of(TRIALS[0], answer=ODD), result_of(TRIALS[1], None)])
-        await add_all(store, again, [replace(result_of(TRIALS[0], False), activated=True, leak="seen")])
+        await add_all(
+            store, again, [replace(result_of(TRIALS[0], False), activated=True, leak="seen")]
+        )
         await add_all(store, long, [result_of(trial, plan=large) for trial in large.trials()])
         for key in map(str, range(CHUNK + 10)):
             await store.add_reply(key, "one", f'"{ODD}"' if key == "7" else "{}", wait=False)
@@ -61,14 +65,26 @@ def look_at(run: Run) -> Look:
         skill_hash="h",
         suite="s",
         suite_fingerprint="f",
-        **cast("Any", {"cases": {"greet-1": "x"}, "runs": 1, "seed": 0, "margin": 0.1, "scope": "", "trials": 2}),
+        **cast(
+            "Any",
+            {
+                "cases": {"greet-1": "x"},
+                "runs": 1,
+                "seed": 0,
+                "margin": 0.1,
+                "scope": "",
+                "trials": 2,
+            },
+        ),
     )
 
 
 def everything(store: Store) -> dict[str, Any]:
     """All that a store hands out, but for numbers that a store gives itself."""
     runs = list(store.runs())
-    candidates = [replace(each, number=0, parent=bool(each.parent)) for each in store.candidates("greeter")]
+    candidates = [
+        replace(each, number=0, parent=bool(each.parent)) for each in store.candidates("greeter")
+    ]
     return {
         "runs": [replace(run, number=0) for run in runs],
         "results": [list(store.results(run)) for run in runs],
@@ -78,22 +94,32 @@ def everything(store: Store) -> dict[str, Any]:
         "replies": [store.reply(str(key)) for key in range(CHUNK + 11)],
         "requests": list(store.requests()),
         "candidates": candidates,
-        "children": [replace(each, number=0, parent=bool(each.parent)) for each in store.candidates("sailor")],
+        "children": [
+            replace(each, number=0, parent=bool(each.parent)) for each in store.candidates("sailor")
+        ],
         "batches": store.pending_batches("https://here"),
         "reviews": [store.reviews(run) for run in runs],
         "looks": [replace(look, number=0) for look in store.looks("greeter")],
     }
 
 
-async def test_a_copy_has_everything_and_copying_again_brings_only_what_is_new(places: tuple[str, str]) -> None:
+async def test_a_copy_has_everything_and_copying_again_brings_only_what_is_new(
+    places: tuple[str, str],
+) -> None:
     one, two = places
     await fill(one)
     with open_store(one) as source, open_store(two) as target:
         wanted = everything(source)
         told: list[float] = []
-        copied = await asyncio.to_thread(copy_store, source, target, lambda _, share: told.append(share))
+        copied = await asyncio.to_thread(
+            copy_store, source, target, lambda _, share: told.append(share)
+        )
         assert everything(target) == wanted
-        assert (copied.new_runs, copied.new_results) == (copied.runs, copied.results) == (3, len(PLAN) * 100 + 3)
+        assert (
+            (copied.new_runs, copied.new_results)
+            == (copied.runs, copied.results)
+            == (3, len(PLAN) * 100 + 3)
+        )
         assert copied.new_replies == copied.replies == CHUNK + 11
         assert told == sorted(told)
         assert told[-1] == 1
@@ -134,7 +160,10 @@ async def test_a_copy_overwrites_nothing_and_takes_no_id_of_another_run(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:
     shared = postgres.new_place()
-    for name, created in (("mine", "2026-01-01T00:00:00+00:00"), ("yours", "2026-01-02T00:00:00+00:00")):
+    for name, created in (
+        ("mine", "2026-01-01T00:00:00+00:00"),
+        ("yours", "2026-01-02T00:00:00+00:00"),
+    ):
         with open_store(tmp_path / name) as store:
             run = begin(store)
             await store.add_result(run, result_of(TRIALS[0], name == "mine", answer=name))
@@ -161,7 +190,11 @@ async def test_a_copy_overwrites_nothing_and_takes_no_id_of_another_run(
 
 def test_a_store_is_not_copied_into_itself(postgres: PostgresServer) -> None:
     place = postgres.new_place()
-    with open_store(place) as one, open_store(place) as two, pytest.raises(UsageError, match="into itself"):
+    with (
+        open_store(place) as one,
+        open_store(place) as two,
+        pytest.raises(UsageError, match="into itself"),
+    ):
         copy_store(one, two)
 
 
@@ -184,7 +217,12 @@ def test_store_copy_says_what_it_did_and_never_the_password(
     assert (done.code, done.out) == (0, "")
     assert "1 run (1 new), 8 results (8 new), 8 replies (8 new)." in done.err
     again = upskill("store", "copy", "runs", place, "--json").json
-    assert (again["runs"], again["new_runs"], again["results"], again["new_results"]) == (1, 0, 8, 0)
+    assert (again["runs"], again["new_runs"], again["results"], again["new_results"]) == (
+        1,
+        0,
+        8,
+        0,
+    )
     there = upskill("runs", "--store", place, "--json").json
     assert there == upskill("runs", "--json").json
     for said in (done.err, json.dumps(again)):
@@ -195,7 +233,9 @@ def test_store_copy_says_what_it_did_and_never_the_password(
     assert "nowhere: no such folder" in nothing.err
 
 
-def test_store_check_finds_damage_and_orphans(upskill: Upskill, evaluated: Path, postgres: PostgresServer) -> None:
+def test_store_check_finds_damage_and_orphans(
+    upskill: Upskill, evaluated: Path, postgres: PostgresServer
+) -> None:
     place = postgres.new_place()
     assert upskill("store", "copy", "runs", place).code == 0
     for where in ("runs", place):
@@ -204,9 +244,15 @@ def test_store_check_finds_damage_and_orphans(upskill: Upskill, evaluated: Path,
         assert "1 run, no problems found" in whole.err
     with closing(sqlite3.connect("runs/upskill.db")) as db:
         db.execute("UPDATE results SET detail = '{' WHERE arm = 'skill' AND case_id = 'greet-1'")
-        db.execute("INSERT INTO results SELECT 99, key, " + _columns(db, "results")[2:] + " FROM results LIMIT 2")
+        db.execute(
+            "INSERT INTO results SELECT 99, key, "
+            + _columns(db, "results")[2:]
+            + " FROM results LIMIT 2"
+        )
         db.execute("UPDATE progress SET passed = passed + 1 WHERE arm = 'skill'")
-        db.execute("INSERT INTO batches VALUES ('t', 'gone', 'one', 'https://here', '', '', 'open', '[]')")
+        db.execute(
+            "INSERT INTO batches VALUES ('t', 'gone', 'one', 'https://here', '', '', 'open', '[]')"
+        )
         db.commit()
     found = upskill("store", "check", "--json")
     assert found.code == 1
@@ -225,11 +271,16 @@ def test_store_check_finds_damage_and_orphans(upskill: Upskill, evaluated: Path,
         db.execute("DELETE FROM progress_of_writers")
     problems = "\n".join(upskill("store", "check", "--store", place, "--json").json["problems"])
     assert "cannot be read: KeyError: 'usage'" in problems
-    assert "the counts do not match the results: 0 passed, 0 failed, 0 errored and 4 passed, 4 failed" in problems
+    assert (
+        "the counts do not match the results: 0 passed, 0 failed, 0 errored and 4 passed, 4 failed"
+        in problems
+    )
 
 
 def _columns(db: sqlite3.Connection, table: str) -> str:
-    return ", ".join(row[1] for row in db.execute(f"PRAGMA table_info({table})")).replace("run, key", "")
+    return ", ".join(row[1] for row in db.execute(f"PRAGMA table_info({table})")).replace(
+        "run, key", ""
+    )
 
 
 def test_a_damaged_file_is_a_problem_and_not_a_crash(upskill: Upskill, evaluated: Path) -> None:
@@ -273,20 +324,35 @@ async def test_prune_deletes_what_was_chosen_and_nothing_that_is_in_use(
             assert f"{runs[1].id} is in progress and was kept" in busy.err
             assert [run.id for run in store.runs()] == [runs[1].id, runs[2].id, sailor.id]
             assert upskill("store", "prune", "--replies", "--yes", *where).code == 2
-    done = upskill("store", "prune", "--keep", 1, "--skill", "greeter", "--replies", "--yes", "--json", *where).json
-    assert (done["runs"], done["results"], done["replies"], done["busy"]) == ([runs[1].id], 1, 3, [])
+    done = upskill(
+        "store", "prune", "--keep", 1, "--skill", "greeter", "--replies", "--yes", "--json", *where
+    ).json
+    assert (done["runs"], done["results"], done["replies"], done["busy"]) == (
+        [runs[1].id],
+        1,
+        3,
+        [],
+    )
     with open_store(place) as store:
         assert [run.id for run in store.runs()] == [runs[2].id, sailor.id]
-        kept = [key for key in ("key-0", "key-1", "key-2", "key-3", "nobody's", "of a teacher") if store.reply(key)]
+        kept = [
+            key
+            for key in ("key-0", "key-1", "key-2", "key-3", "nobody's", "of a teacher")
+            if store.reply(key)
+        ]
         assert kept == ["key-2", "key-3", "of a teacher"]
         assert [look.run for look in store.looks("greeter")] == [runs[0].id]
     assert upskill("store", "check", *where).code == 0
 
 
-async def test_answers_that_an_older_run_may_have_used_are_kept(upskill: Upskill, home: Path) -> None:
+async def test_answers_that_an_older_run_may_have_used_are_kept(
+    upskill: Upskill, home: Path
+) -> None:
     two = replace(PLAN, models=(*PLAN.models, Address("two", "scripted", "two")))
     with open_store("runs") as store:
-        await store.add_result(begin(store, two), result_of(TRIALS[0], plan=two))  # which does not say what it asked
+        await store.add_result(
+            begin(store, two), result_of(TRIALS[0], plan=two)
+        )  # which does not say what it asked
         await store.add_reply("of one", "one", "{}")
         await store.add_reply("of two", "two", "{}")
     assert upskill("store", "prune", "--replies", "--yes", "--json").json["replies"] == 1

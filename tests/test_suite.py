@@ -49,12 +49,21 @@ def checks_of(case: Case) -> list[tuple[str, Any]]:
 def test_upstreams_list(tmp_path: Path) -> None:
     said = [
         {"input": "Say hello.", "expected": {"contains": "hello"}},
-        {"input": "Say both.", "context": {"files": {"a.txt": "text"}}, "expected": {"contains": ["hello", "world"]}},
+        {
+            "input": "Say both.",
+            "context": {"files": {"a.txt": "text"}},
+            "expected": {"contains": ["hello", "world"]},
+        },
         {"input": "Say it.", "expected": {"contains": "it", "max_length": 5}},
         {"input": "Say one.", "expected": ["one"], "tags": ["x"], "held_out": True, "id": 7},
     ]
     suite = Suite.load(written(tmp_path / "tests.json", said))
-    assert [case.prompt for case in suite.cases] == ["Say hello.", "Say both.", "Say it.", "Say one."]
+    assert [case.prompt for case in suite.cases] == [
+        "Say hello.",
+        "Say both.",
+        "Say it.",
+        "Say one.",
+    ]
     assert [checks_of(case) for case in suite.cases] == [
         [("contains", "hello")],
         [("contains", ["hello", "world"])],
@@ -68,15 +77,24 @@ def test_upstreams_list(tmp_path: Path) -> None:
 
 
 def test_upstreams_mapping_with_cases_and_a_validator() -> None:
-    case = {"input": "Go.", "validator": "regex", "validator_config": {"pattern": "^a"}, "output_file": "out.txt"}
+    case = {
+        "input": "Go.",
+        "validator": "regex",
+        "validator_config": {"pattern": "^a"},
+        "output_file": "out.txt",
+    }
     suite = Suite.parse({"cases": [case | {"context": {"url": "x"}}]}, "tests.json")
     assert checks_of(suite.cases[0]) == [("regex", {"pattern": "^a"})]
     assert suite.cases[0].output_file == "out.txt"
     assert suite.warnings == ("tests.json: case 1: unknown field context.url, not used",)
 
 
-@pytest.mark.parametrize("fields", [{"input": "Go."}, {"prompt": "Go."}, {"prompt": "Go.", "files": []}])
-def test_an_output_file_is_kept_in_every_shape_and_makes_another_case(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "fields", [{"input": "Go."}, {"prompt": "Go."}, {"prompt": "Go.", "files": []}]
+)
+def test_an_output_file_is_kept_in_every_shape_and_makes_another_case(
+    fields: dict[str, Any],
+) -> None:
     said = fields | {"checks": [{"contains": "a"}]}
     (case,) = Suite.parse([said | {"output_file": "out/a.txt"}]).cases
     assert (case.output_file, Suite.parse([case.to_dict()]).cases[0]) == ("out/a.txt", case)
@@ -91,7 +109,10 @@ def test_an_output_file_is_kept_in_every_shape_and_makes_another_case(fields: di
 
 def test_tests_of_skill_meta(tmp_path: Path) -> None:
     skill_in(tmp_path / "my-skill")
-    meta = {"metadata": {"version": "1"}, "tests": [{"input": "Say hello.", "expected": {"contains": "hello"}}]}
+    meta = {
+        "metadata": {"version": "1"},
+        "tests": [{"input": "Say hello.", "expected": {"contains": "hello"}}],
+    }
     written(tmp_path / "my-skill" / "skill_meta.json", meta)
     suite = Suite.of(Skill.load(tmp_path / "my-skill"))
     assert suite is not None
@@ -160,9 +181,17 @@ def test_native_yaml_and_json(tmp_path: Path) -> None:
         ("regex", "^h"),
         ("max_length", 100),
     ]
-    assert (first.files, first.tags, first.held_out) == ({"notes/a.md": "# A"}, ("greeting", "short"), True)
+    assert (first.files, first.tags, first.held_out) == (
+        {"notes/a.md": "# A"},
+        ("greeting", "short"),
+        True,
+    )
     assert (first.reference, first.expected_output) == ("hello", "A greeting.")
-    assert (second.id, second.prompt, checks_of(second)) == ("2026-01-02", "Say bye.\n", [("max_length", 100)])
+    assert (second.id, second.prompt, checks_of(second)) == (
+        "2026-01-02",
+        "Say bye.\n",
+        [("max_length", 100)],
+    )
     same = written(tmp_path / "suite.json", json.dumps(yaml.load(NATIVE, yaml.BaseLoader)))
     with pytest.raises(UsageError):  # a number in quotes is not a number
         Suite.load(same)
@@ -194,13 +223,22 @@ def test_a_number_or_a_yes_in_a_check_for_text_is_the_text_that_is_written(tmp_p
 
 def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:
     text = "- &base {id: one, prompt: Hi., checks: [{contains: x}]}\n- {<<: *base, id: two}\n"
-    assert [case.id for case in Suite.load(written(tmp_path / "suite.yaml", text)).cases] == ["one", "two"]
+    assert [case.id for case in Suite.load(written(tmp_path / "suite.yaml", text)).cases] == [
+        "one",
+        "two",
+    ]
 
 
 def test_the_suite_of_a_skill_is_found_where_it_lies(tmp_path: Path) -> None:
     folder = tmp_path / "my-skill"
     assert Suite.of(skill_in(folder)) is None
-    places = ["skill_meta.json", "evals/evals.json", "evals/suite.json", "evals/suite.yml", "evals/suite.yaml"]
+    places = [
+        "skill_meta.json",
+        "evals/evals.json",
+        "evals/suite.json",
+        "evals/suite.yml",
+        "evals/suite.yaml",
+    ]
     for number, place in enumerate(places):
         case = CASE | {"id": f"from-{number}"}
         written(folder / place, {"tests": [case]} if place == "skill_meta.json" else [case])
@@ -213,7 +251,9 @@ def test_the_suite_of_a_skill_is_found_where_it_lies(tmp_path: Path) -> None:
 # The split.
 
 SAME_EVERYWHERE = [f"case-{number}" for number in (2, 3, 6, 8, 12, 14, 17, 19)]
-IDS = st.lists(st.text(st.characters(categories=("L", "N")), min_size=1, max_size=12), min_size=1, unique=True)
+IDS = st.lists(
+    st.text(st.characters(categories=("L", "N")), min_size=1, max_size=12), min_size=1, unique=True
+)
 
 
 def suite_of(ids: list[str]) -> Suite:
@@ -239,7 +279,9 @@ def test_the_split_is_drawn_by_the_ids_and_the_same_on_every_machine() -> None:
     assert len(twenty.held_out) == 8
     assert [case.id for case in twenty.held_out] == SAME_EVERYWHERE
     # Every place in a block is drawn as often as another.
-    sides = [case.held_out for case in suite_of([f"case-{number}" for number in range(5_000)]).cases]
+    sides = [
+        case.held_out for case in suite_of([f"case-{number}" for number in range(5_000)]).cases
+    ]
     for place in range(5):
         assert math.isclose(sum(sides[place::5]) / 1_000, HELD_OUT_SHARE, abs_tol=0.05)
 
@@ -249,11 +291,16 @@ def test_cases_that_follow_make_up_for_a_split_that_somebody_chose() -> None:
     grown = Suite.parse([*chosen, *(CASE | {"id": f"new-{number}"} for number in range(20))])
     assert [case.held_out for case in grown.cases[:20]] == [number < 4 for number in range(20)]
     assert len(grown.held_out) == 16
-    assert all(len([case for case in grown.cases[at : at + 5] if not case.held_out]) >= 2 for at in range(20, 40, 5))
+    assert all(
+        len([case for case in grown.cases[at : at + 5] if not case.held_out]) >= 2
+        for at in range(20, 40, 5)
+    )
 
 
 def test_a_case_may_say_which_side_it_is_on() -> None:
-    suite = Suite.parse([CASE | {"id": f"{side}-{n}", "held_out": side} for side in (True, False) for n in range(5)])
+    suite = Suite.parse(
+        [CASE | {"id": f"{side}-{n}", "held_out": side} for side in (True, False) for n in range(5)]
+    )
     assert [case.held_out for case in suite.cases] == [True] * 5 + [False] * 5
     assert len(suite.held_out) == len(suite.train) == 5
     assert suite.by_id["True-0"].held_out
@@ -286,7 +333,12 @@ def test_ids_are_readable_in_every_script_and_differ_from_the_first_letters_on()
     assert re.fullmatch("[0-9a-f]{8}", Suite.parse([nameless("?!")]).cases[0].id)
     assert len(Suite.parse([nameless("x" * 5000)]).cases[0].id) == 45
     start = "Write a Python function that takes a list of numbers and returns the"
-    ids = [case.id for case in Suite.parse([nameless(f"{start} {what}.") for what in ("sum", "mean", "mode")]).cases]
+    ids = [
+        case.id
+        for case in Suite.parse(
+            [nameless(f"{start} {what}.") for what in ("sum", "mean", "mode")]
+        ).cases
+    ]
     assert len({made[:4] for made in ids}) == 3
     assert all(made[4:] == "-python-function-takes-list-numbers" for made in ids)
 
@@ -297,7 +349,9 @@ TEXT = st.text(min_size=1, max_size=20).filter(lambda text: bool(text.strip()))
 CHECK: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.fixed_dictionaries({"contains": TEXT | st.lists(TEXT, min_size=1, max_size=3)}),
     st.fixed_dictionaries({"max_length": st.integers(1, 999)}),
-    st.fixed_dictionaries({"equals": st.fixed_dictionaries({"text": TEXT, "ignore_case": st.booleans()})}),
+    st.fixed_dictionaries(
+        {"equals": st.fixed_dictionaries({"text": TEXT, "ignore_case": st.booleans()})}
+    ),
 )
 PARTS: dict[str, st.SearchStrategy[Any]] = {
     "prompt": TEXT,
@@ -312,7 +366,9 @@ MORE: dict[str, st.SearchStrategy[Any]] = {
     "right": st.lists(st.text(max_size=9) | st.fixed_dictionaries({"run": TEXT}), max_size=2),
     "wrong": st.lists(st.text(max_size=9), max_size=2),
     "max_output_tokens": st.none() | st.integers(1, 9999),
-    "files": st.dictionaries(st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5})?", fullmatch=True), st.text(max_size=9)),
+    "files": st.dictionaries(
+        st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5})?", fullmatch=True), st.text(max_size=9)
+    ),
 }
 CASES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(PARTS, optional=MORE)
 
@@ -325,7 +381,10 @@ def test_plain_says_all_there_is_to_say(case: dict[str, Any], limit: int | None)
     again = Suite.read(text.encode(), "suite")
     assert again == suite
     assert again.fingerprint == suite.fingerprint
-    assert Suite.read(yaml.safe_dump(suite.to_dict(), width=10**6).encode(), "suite").fingerprint == suite.fingerprint
+    assert (
+        Suite.read(yaml.safe_dump(suite.to_dict(), width=10**6).encode(), "suite").fingerprint
+        == suite.fingerprint
+    )
 
 
 def test_fingerprints_know_what_decides_an_outcome() -> None:
@@ -364,7 +423,11 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: unknown field 'check'",
         "Did you mean 'checks'?",
     ),
-    "a case that is text": (["hello"], "s: case 1: expected a case, got 'hello'", "A case needs a prompt and checks."),
+    "a case that is text": (
+        ["hello"],
+        "s: case 1: expected a case, got 'hello'",
+        "A case needs a prompt and checks.",
+    ),
     "no prompt": ([{"id": "x", "checks": [{"contains": "y"}]}], "s: case 1 ('x'): no prompt", ""),
     "a blank prompt": ([CASE | {"prompt": " \n"}], "s: case 1 ('one'): the prompt is empty", ""),
     "a prompt that is a number": (
@@ -434,13 +497,21 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: case 1 ('one'): held_out: Input should be a valid boolean, not 'yes'",
         "",
     ),
-    "tags as text": ([CASE | {"tags": "a"}], "s: case 1 ('one'): tags: Input should be a valid list, not 'a'", ""),
+    "tags as text": (
+        [CASE | {"tags": "a"}],
+        "s: case 1 ('one'): tags: Input should be a valid list, not 'a'",
+        "",
+    ),
     "a path out": (
         [CASE | {"files": {"../x": "y"}}],
         "s: case 1 ('one'): '../x' is not a path inside the workspace; use a plain relative one",
         "",
     ),
-    "a path out, of windows": ([CASE | {"files": {"a\\..\\..\\x": "y"}}], "is not a path inside the workspace", ""),
+    "a path out, of windows": (
+        [CASE | {"files": {"a\\..\\..\\x": "y"}}],
+        "is not a path inside the workspace",
+        "",
+    ),
     "a file that is a number": (
         [CASE | {"files": {"a": 1}}],
         "s: case 1 ('one'): files.a: Input should be a valid",
@@ -482,7 +553,11 @@ def test_what_is_wrong_is_a_usage_error_that_says_so(kind: str) -> None:
 
 TEXTS: dict[str, tuple[str, bytes, str]] = {
     "NaN": ("s.json", b'{"cases": [{"prompt": NaN}]}', "s.json: NaN is not a JSON value"),
-    "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: cannot be stored as JSON: Out of range float"),
+    "too large a number": (
+        "s.json",
+        b'[{"prompt": 1e999}]',
+        "s.json: cannot be stored as JSON: Out of range float",
+    ),
     "NaN in YAML": (
         "s.yaml",
         b"- prompt: x\n  seed: .NaN\n",
@@ -493,18 +568,54 @@ TEXTS: dict[str, tuple[str, bytes, str]] = {
         b'[{"prompt": "x"\n "checks"}]',
         "s.json: line 2: not valid JSON: Expecting ',' delimiter",
     ),
-    "a field twice in JSON": ("s.json", b'[{"id": 1, "id": 2}]', "s.json: duplicate field 'id' in one object"),
-    "a field twice in YAML": ("s.yaml", b"- id: 1\n  id: 2\n", "s.yaml: line 2: not valid YAML: 'id' appears twice"),
-    "tabs": ("s.yaml", b"cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
+    "a field twice in JSON": (
+        "s.json",
+        b'[{"id": 1, "id": 2}]',
+        "s.json: duplicate field 'id' in one object",
+    ),
+    "a field twice in YAML": (
+        "s.yaml",
+        b"- id: 1\n  id: 2\n",
+        "s.yaml: line 2: not valid YAML: 'id' appears twice",
+    ),
+    "tabs": (
+        "s.yaml",
+        b"cases:\n\t- prompt: x\n",
+        "s.yaml: line 2: not valid YAML: found character '\\t'",
+    ),
     "an empty file": ("s.yaml", b"", "s.yaml: not a suite"),
     "not UTF-8": ("s.yaml", b"- prompt: caf\xe9\n", "s.yaml: not UTF-8 text (byte 13)"),
-    "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: unpaired surrogate"),
-    "an object of Python": ("s.yaml", b"- !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
+    "half a character in JSON": (
+        "s.json",
+        b'[{"prompt": "\\ud800"}]',
+        "s.json: unpaired surrogate",
+    ),
+    "an object of Python": (
+        "s.yaml",
+        b"- !!python/object/apply:os.getcwd []\n",
+        "could not determine a constructor",
+    ),
     "a set": ("s.yaml", b"cases: !!set {a}\n", "s.yaml: line 1: not valid YAML: unknown tag 'set'"),
-    "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a key is not plain"),
-    "an alias of itself": ("s.yaml", b"cases: &c [*c]\n", "s.yaml: line 1: not valid YAML: nested more than 100"),
-    "a number of five thousand digits": ("s.yaml", b"- id: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
-    "deep YAML": ("s.yaml", b"{a: " * 5000, "s.yaml: line 1: not valid YAML: nested more than 100 levels deep"),
+    "a list for a name": (
+        "s.yaml",
+        b"- ? [a]\n  : b\n",
+        "s.yaml: line 1: not valid YAML: a key is not plain",
+    ),
+    "an alias of itself": (
+        "s.yaml",
+        b"cases: &c [*c]\n",
+        "s.yaml: line 1: not valid YAML: nested more than 100",
+    ),
+    "a number of five thousand digits": (
+        "s.yaml",
+        b"- id: " + b"9" * 5000,
+        "not valid YAML: Exceeds the limit",
+    ),
+    "deep YAML": (
+        "s.yaml",
+        b"{a: " * 5000,
+        "s.yaml: line 1: not valid YAML: nested more than 100 levels deep",
+    ),
     "deep JSON": ("s.json", b"[" * 100_000, "s.json: nested too deeply"),
 }
 
@@ -555,4 +666,6 @@ def test_listed_files_are_read_from_inside_the_skill_only(tmp_path: Path) -> Non
         ("binary.dat", "the file 'binary.dat' is not UTF-8 text"),
     ):
         with pytest.raises(UsageError, match=words):
-            Suite.load(written(folder / "evals" / "evals.json", {"evals": [CASE | {"files": [name]}]}))
+            Suite.load(
+                written(folder / "evals" / "evals.json", {"evals": [CASE | {"files": [name]}]})
+            )

@@ -23,7 +23,13 @@ from upskill.traces import Step, Trace
 
 def written(path: Path, said: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = said if isinstance(said, str) else json.dumps(said) if path.suffix == ".json" else yaml.safe_dump(said)
+    text = (
+        said
+        if isinstance(said, str)
+        else json.dumps(said)
+        if path.suffix == ".json"
+        else yaml.safe_dump(said)
+    )
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -62,13 +68,25 @@ EVALS = {
             ],
             "trap": "Says goodbye.",
         },
-        {"id": 2, "task": "Greet Bob.", "expected_behavior": ["Greets Bob"], "trap": "Says nothing.", "category": "x"},
-        {"id": 3, "prompt": "Greet all.", "expectations": [{"type": "script", "command": ["x"]}, "Greets everyone"]},
+        {
+            "id": 2,
+            "task": "Greet Bob.",
+            "expected_behavior": ["Greets Bob"],
+            "trap": "Says nothing.",
+            "category": "x",
+        },
+        {
+            "id": 3,
+            "prompt": "Greet all.",
+            "expectations": [{"type": "script", "command": ["x"]}, "Greets everyone"],
+        },
     ],
 }
 
 
-def test_evals_json_takes_objects_for_assertions_and_keeps_other_fields_with_one_note(tmp_path: Path) -> None:
+def test_evals_json_takes_objects_for_assertions_and_keeps_other_fields_with_one_note(
+    tmp_path: Path,
+) -> None:
     suite = Suite.load(written(tmp_path / "evals.json", EVALS))
     assert checks_of(suite) == [
         [
@@ -103,7 +121,9 @@ def test_files_are_named_from_the_skills_folder_wherever_the_command_runs(
     assert dict(Suite.load("evals.json").cases[0].files) == {"evals/files/a.txt": "A"}
 
 
-def test_a_case_that_asks_for_a_file_that_is_no_text_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_case_that_asks_for_a_file_that_is_no_text_is_left_out_and_the_others_stay(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
     written(tmp_path / "evals" / "data" / "b" / "c.txt", "text of c")
     cases = [
@@ -118,13 +138,17 @@ def test_a_case_that_asks_for_a_file_that_is_no_text_is_left_out_and_the_others_
     (tmp_path / "my-skill").mkdir()
     written(tmp_path / "my-skill" / "SKILL.md", "---\nname: my-skill\ndescription: d\n---\nBody.\n")
     written(tmp_path / "my-skill" / "evals" / "data" / "c.txt", "text of c")
-    written(tmp_path / "my-skill" / "evals" / "evals.json", {"evals": [cases[1] | {"files": ["data/"]}]})
+    written(
+        tmp_path / "my-skill" / "evals" / "evals.json", {"evals": [cases[1] | {"files": ["data/"]}]}
+    )
     kept = Suite.of(Skill.load(tmp_path / "my-skill"))
     assert kept is not None
     assert dict(kept.cases[0].files) == {"evals/data/c.txt": "text of c"}
 
 
-def test_queries_that_say_when_a_skill_fires_are_no_suite_and_the_message_says_what_to_use() -> None:
+def test_queries_that_say_when_a_skill_fires_are_no_suite_and_the_message_says_what_to_use() -> (
+    None
+):
     with pytest.raises(UsageError, match="`upskill trigger` measures that"):
         Suite.parse([{"prompt": "Hi", "should_trigger": True}])
 
@@ -133,21 +157,33 @@ def test_queries_that_say_when_a_skill_fires_are_no_suite_and_the_message_says_w
 
 
 def test_verifiers_are_checks_and_scenarios_bring_the_criteria_of_the_judge(tmp_path: Path) -> None:
-    smoke = {"cases": [{"input": "Say it.", "verifiers": [{"type": "contains", "values": ["tern push"]}]}]}
+    smoke = {
+        "cases": [
+            {"input": "Say it.", "verifiers": [{"type": "contains", "values": ["tern push"]}]}
+        ]
+    }
     written(tmp_path / "evals" / "tern" / "smoke.json", smoke)
     scenario = {"id": "tern", "skills": ["skills/tern"], "tests": "evals/tern/smoke.json"}
     judge = {"enabled": True, "criteria": ["It is a command."]}
-    said = {"scenarios": [scenario | {"judge": judge}, scenario | {"id": "gone", "tests": "none.json"}]}
-    assert checks_of(Suite.load(tmp_path / "evals" / "tern" / "smoke.json")) == [[("contains", ["tern push"])]]
+    said = {
+        "scenarios": [scenario | {"judge": judge}, scenario | {"id": "gone", "tests": "none.json"}]
+    }
+    assert checks_of(Suite.load(tmp_path / "evals" / "tern" / "smoke.json")) == [
+        [("contains", ["tern push"])]
+    ]
     suite = Suite.load(written(tmp_path / ".upskill" / "evals.json", said))
     assert checks_of(suite) == [[("contains", ["tern push"]), ("judge", "It is a command.")]]
     assert (suite.cases[0].id, suite.cases[0].tags) == ("tern", ("tern",))
     assert "file 'none.json' not found" in suite.warnings[0]
-    with pytest.raises(UsageError, match="verifier of type 'pytest': upskill has no check of this type"):
+    with pytest.raises(
+        UsageError, match="verifier of type 'pytest': upskill has no check of this type"
+    ):
         Suite.parse({"cases": [{"input": "x", "verifiers": [{"type": "pytest", "values": ["y"]}]}]})
 
 
-def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_left_out_by_name() -> None:
+def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_left_out_by_name() -> (
+    None
+):
     said: list[dict[str, Any]] = [
         {"type": "contains", "value": "password", "negate": True},
         {"type": "contains", "value": "Foo", "case_sensitive": True, "weight": 2},
@@ -176,11 +212,17 @@ def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_
         "equals: upskill has no check for the opposite (case 1)",
         "assertion: a judge does not see 'negate'; say in words what must not be there (case 1)",
     ]
-    with pytest.raises(UsageError, match="none of the assertions can be imported: contains: upskill has no check"):
+    with pytest.raises(
+        UsageError, match="none of the assertions can be imported: contains: upskill has no check"
+    ):
         Suite.parse({"evals": [{"prompt": "x", "assertions": [said[6]]}]}, "s")
-    verified = Suite.parse([{"input": "x", "verifiers": [{"type": "contains", "values": ["y"], "negate": True}]}])
+    verified = Suite.parse(
+        [{"input": "x", "verifiers": [{"type": "contains", "values": ["y"], "negate": True}]}]
+    )
     assert checks_of(verified) == [[("not_contains", ["y"])]]
-    with pytest.raises(UsageError, match="verifier of type 'contains': upskill has no check with the field 'file'"):
+    with pytest.raises(
+        UsageError, match="verifier of type 'contains': upskill has no check with the field 'file'"
+    ):
         Suite.parse([{"input": "x", "verifiers": [said[6]]}])
 
 
@@ -193,7 +235,17 @@ def test_statements_that_only_name_a_text_need_no_judge() -> None:
         "The answer isn't rude",
     ]
     suite = Suite.parse(
-        {"evals": [{"prompt": "x", "expectations": said, "must_not_include": ["TODO"], "must_have": ["a|b"]}]}, "s"
+        {
+            "evals": [
+                {
+                    "prompt": "x",
+                    "expectations": said,
+                    "must_not_include": ["TODO"],
+                    "must_have": ["a|b"],
+                }
+            ]
+        },
+        "s",
     )
     assert checks_of(suite) == [
         [
@@ -229,22 +281,35 @@ def test_scenarios_with_assertions_a_rubric_and_a_setup_are_cases(tmp_path: Path
             "rubric": ["Names the root cause"],
             "timeout": 120,
         },
-        {"name": "build it", "prompt": "Why?", "setup": {"commands": ["dotnet build"]}, "rubric": ["Says why"]},
+        {
+            "name": "build it",
+            "prompt": "Why?",
+            "setup": {"commands": ["dotnet build"]},
+            "rubric": ["Says why"],
+        },
     ]
     suite = Suite.load(written(tmp_path / "eval.yaml", {"scenarios": scenarios}))
-    assert [(case.id, dict(case.files)) for case in suite.cases] == [("fix it", {"app.cs": "class A {}"})]
+    assert [(case.id, dict(case.files)) for case in suite.cases] == [
+        ("fix it", {"app.cs": "class A {}"})
+    ]
     assert checks_of(suite) == [
         [
             ("contains", "CS0246"),
             ("not_regex", {"pattern": "sorry|cannot", "ignore_case": True, "multiline": False}),
             ("min_length", 1),
-            ("file_matches", {"path": "app.cs", "pattern": r"\A(?![\s\S]*?(?:\#nullable\ \(off\)))"}),
+            (
+                "file_matches",
+                {"path": "app.cs", "pattern": r"\A(?![\s\S]*?(?:\#nullable\ \(off\)))"},
+            ),
             ("command", "test ! -e 'my app.bak'"),
             ("judge", "Names the root cause"),
         ]
     ]
     told = "\n".join(notes_of(suite).left_out())
-    assert "file_not_exists: upskill looks at files by name, not by pattern (case 1 ('fix it'))" in told
+    assert (
+        "file_not_exists: upskill looks at files by name, not by pattern (case 1 ('fix it'))"
+        in told
+    )
     assert "case 2 ('build it'): the setup has 'commands', but a case can only have files" in told
 
 
@@ -278,7 +343,9 @@ tests:
 """
 
 
-def test_a_configuration_of_promptfoo_is_read_and_programs_are_refused_by_name(tmp_path: Path) -> None:
+def test_a_configuration_of_promptfoo_is_read_and_programs_are_refused_by_name(
+    tmp_path: Path,
+) -> None:
     suite = Suite.load(written(tmp_path / "config.yaml", PROMPTFOO))
     assert [case.prompt for case in suite.cases] == [
         "Answer in English: What is 3.10?",
@@ -294,12 +361,20 @@ def test_a_configuration_of_promptfoo_is_read_and_programs_are_refused_by_name(t
         ("contains_any", ["x", "y"]),
         ("not_regex", {"pattern": "(?i)z+", "multiline": False}),
         ("equals", {"text": "42", "exact": True}),
-        ("json_schema", {"schema": {"type": ["object", "array", "string", "number", "boolean", "null"]}}),
+        (
+            "json_schema",
+            {"schema": {"type": ["object", "array", "string", "number", "boolean", "null"]}},
+        ),
         ("judge", "It is polite"),
     ]
     assert checks_of(suite)[2] == [("judge", "It is polite")]
     told = "\n".join(notes_of(suite).left_out())
-    for words in ("javascript: runs its own", "python: runs its own", "cost: reported", "similar: upskill has no"):
+    for words in (
+        "javascript: runs its own",
+        "python: runs its own",
+        "cost: reported",
+        "similar: upskill has no",
+    ):
         assert words in told
     assert "the template cannot be rendered: 'missing' is undefined" in told
     assert "prompt: file 'other.txt' not found" in told
@@ -311,17 +386,32 @@ def test_an_assertion_about_a_transformed_answer_is_left_out_by_name() -> None:
         "prompts": ["{{q}}"],
         "providers": [{"id": "x", "transform": "output.text"}],
         "tests": [
-            {"vars": {"q": "a"}, "assert": [equals | {"transform": "JSON.parse(output).city"}, equals]},
+            {
+                "vars": {"q": "a"},
+                "assert": [equals | {"transform": "JSON.parse(output).city"}, equals],
+            },
             {"vars": {"q": "b"}, "options": {"transform": "file://t.js"}, "assert": [equals]},
-            {"vars": {"q": "c"}, "assert": [equals, {"type": "contains", "value": "a", "weight": 0}]},
-            {"vars": {"q": "d"}, "assert": [{"type": "assert-set", "threshold": 0.5, "assert": [equals]}]},
-            {"vars": {"q": "e"}, "assert": [{"type": "assert-set", "assert": [equals]}], "threshold": 0.5},
+            {
+                "vars": {"q": "c"},
+                "assert": [equals, {"type": "contains", "value": "a", "weight": 0}],
+            },
+            {
+                "vars": {"q": "d"},
+                "assert": [{"type": "assert-set", "threshold": 0.5, "assert": [equals]}],
+            },
+            {
+                "vars": {"q": "e"},
+                "assert": [{"type": "assert-set", "assert": [equals]}],
+                "threshold": 0.5,
+            },
             {"vars": {"q": "f"}, "options": {"transformVars": "vars"}, "assert": [equals]},
         ],
     }
     suite = Suite.parse(config)
     assert [case.prompt for case in suite.cases] == ["a", "c", "e"]
-    assert all(checks == [("equals", {"text": "Paris", "exact": True})] for checks in checks_of(suite))
+    assert all(
+        checks == [("equals", {"text": "Paris", "exact": True})] for checks in checks_of(suite)
+    )
     assert list(notes_of(suite).left_out())[1:6] == [
         "transform in a provider: checks read the unchanged answer",
         "equals: checks the output of `JSON.parse(output).city`, not the answer (case 1)",
@@ -329,14 +419,17 @@ def test_an_assertion_about_a_transformed_answer_is_left_out_by_name() -> None:
         "contains: its weight is 0, so it has no effect (case 3)",
         "assert-set: only some of its assertions must pass, but in upskill every check must (case 4)",
     ]
-    assert "a program changes the variables (transformVars)" in "\n".join(notes_of(suite).left_out())
-    assert list(notes_of(suite).changed()) == ["threshold in a case: every check must pass (case 5)"]
+    assert "a program changes the variables (transformVars)" in "\n".join(
+        notes_of(suite).left_out()
+    )
+    assert list(notes_of(suite).changed()) == [
+        "threshold in a case: every check must pass (case 5)"
+    ]
 
 
 def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
-    prompt = (
-        "{% for item in items %}{{ loop.index }}. {{ item | upper }}\n{% endfor %}{% if hint %}{{ hint }}{% endif %}"
-    )
+    loop = "{% for item in items %}{{ loop.index }}. {{ item | upper }}\n{% endfor %}"
+    prompt = loop + "{% if hint %}{{ hint }}{% endif %}"
     chat = '[{% for item in items %}{"role": "user", "content": {{ item | dump }}},{% endfor %}{"role": "user"}]'
     for template, filled in (
         (prompt, '1. A\n2. "B"\n'),
@@ -344,7 +437,10 @@ def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
         ("{{ on }} {{ data }}", 'true {"k": [1]}'),
     ):
         values = {"items": json.dumps(["a", '"b"']), "on": True, "data": {"k": [1]}}
-        test = {"vars": values | {"items": {"all": ["a", '"b"']}}, "assert": [{"type": "contains", "value": "x"}]}
+        test = {
+            "vars": values | {"items": {"all": ["a", '"b"']}},
+            "assert": [{"type": "contains", "value": "x"}],
+        }
         said = {"prompts": [template.replace("in items", "in items.all")], "tests": [test]}
         assert Suite.parse(said).cases[0].prompt == filled
     for template, why in (
@@ -354,15 +450,22 @@ def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
         ("{{ 1 / 0 }}", "division by zero"),
         ("{% if q %}", "Unexpected end of template"),
     ):
-        said = {"prompts": [template], "tests": [{"vars": {"q": "x"}, "assert": [{"type": "contains", "value": "x"}]}]}
+        said = {
+            "prompts": [template],
+            "tests": [{"vars": {"q": "x"}, "assert": [{"type": "contains", "value": "x"}]}],
+        }
         with pytest.raises(UsageError, match=re.escape(why)):
             Suite.parse(said)
 
 
 def test_what_is_wrong_with_every_case_is_said_once_and_counted() -> None:
-    tests = [{"vars": {"q": str(number)}, "assert": [{"type": "javascript", "value": "1"}]} for number in range(23)]
+    tests = [
+        {"vars": {"q": str(number)}, "assert": [{"type": "javascript", "value": "1"}]}
+        for number in range(23)
+    ]
     with pytest.raises(
-        UsageError, match=r"none of the 24 cases can be imported:\n  23 cases \(case 1, case 2, case 3, …\)"
+        UsageError,
+        match=r"none of the 24 cases can be imported:\n  23 cases \(case 1, case 2, case 3, …\)",
     ):
         Suite.parse({"prompts": ["{{q}}"], "tests": [*tests, {"vars": {"q": "x"}}]})
     with pytest.raises(UsageError, match="promptfoo generates these cases with a model"):
@@ -375,12 +478,17 @@ def test_prompts_and_tests_of_promptfoo_may_lie_in_files(tmp_path: Path) -> None
         [{"role": "system", "content": "Be {{tone}}."}, {"role": "user", "content": "{{q}}"}],
     )
     written(
-        tmp_path / "cases.csv", 'q,tone,__expected\n"Say ""a"", please",kind,contains: a\nSay b,rude,b\nSay c,,fn: c\n'
+        tmp_path / "cases.csv",
+        'q,tone,__expected\n"Say ""a"", please",kind,contains: a\nSay b,rude,b\nSay c,,fn: c\n',
     )
     written(
-        tmp_path / "more.yaml", [{"vars": {"q": "Say d", "tone": "calm"}, "assert": [{"type": "equals", "value": "d"}]}]
+        tmp_path / "more.yaml",
+        [{"vars": {"q": "Say d", "tone": "calm"}, "assert": [{"type": "equals", "value": "d"}]}],
     )
-    config = {"prompts": ["file://p/*.json"], "tests": ["file://cases.csv", "file://more.yaml", "file://make.py"]}
+    config = {
+        "prompts": ["file://p/*.json"],
+        "tests": ["file://cases.csv", "file://more.yaml", "file://make.py"],
+    }
     suite = Suite.load(written(tmp_path / "config.yaml", config))
     assert [case.prompt for case in suite.cases] == [
         'Be kind.\n\nSay "a", please',
@@ -391,14 +499,20 @@ def test_prompts_and_tests_of_promptfoo_may_lie_in_files(tmp_path: Path) -> None
     assert "'file://make.py' is a program" in "\n".join(suite.warnings)
     alone = [{"vars": {"question": "Say e"}, "assert": [{"type": "contains", "value": "e"}]}]
     assert Suite.parse(alone).cases[0].prompt == "Say e"
-    with pytest.raises(UsageError, match=r"the prompt for the variables \(a, b\) is not in this file"):
-        Suite.parse([{"vars": {"a": "1", "b": "2"}, "assert": [{"type": "contains", "value": "e"}]}])
+    with pytest.raises(
+        UsageError, match=r"the prompt for the variables \(a, b\) is not in this file"
+    ):
+        Suite.parse(
+            [{"vars": {"a": "1", "b": "2"}, "assert": [{"type": "contains", "value": "e"}]}]
+        )
     with pytest.raises(UsageError, match="none of the prompts can be read"):
         Suite.parse({"prompts": ["file://make.py:build"], "tests": alone})
 
 
 def test_a_pattern_of_javascript_means_the_same_here() -> None:
-    year = Suite.parse([{"vars": {"q": "x"}, "assert": [{"type": "regex", "value": r"^(?<year>\d{4})$"}]}])
+    year = Suite.parse(
+        [{"vars": {"q": "x"}, "assert": [{"type": "regex", "value": r"^(?<year>\d{4})$"}]}]
+    )
     assert [passes(year, 0, answer) for answer in ("2024", "2024\nand more")] == [True, False]
     patterns = (r"\(?<b>", r"[(?<b>]{2}x", r"(?<b>a)\k<b>", r"(?<=a)(?<!b)c")
     said = [{"vars": {"q": p}, "assert": [{"type": "regex", "value": p}]} for p in patterns]
@@ -438,15 +552,24 @@ defaultTest: {assert: [{type: not-contains, value: sorry}]}
     rows = "a,is-refusal,,,\nb,contains: x,PRE , SUF,0.5\nc,not-contains: x,,,\n"
     table = Suite.load(written(tmp_path / "t.csv", head + rows))
     assert [case.prompt for case in table.cases] == ["PRE b SUF", "c"]
-    assert checks_of(table)[1] == [("not_contains", {"text": "x", "ignore_case": False}), ("min_length", 1)]
-    assert "min_length added: the other checks only rule things out, so an empty answer would pass (case 3)" in [
-        *notes_of(table).changed()
+    assert checks_of(table)[1] == [
+        ("not_contains", {"text": "x", "ignore_case": False}),
+        ("min_length", 1),
     ]
-    assert not [leak for leak in asyncio.run(probe_suite(table)) if leak.probe == "empty"]  # which `eval` refuses
+    assert (
+        "min_length added: the other checks only rule things out, so an empty answer would pass (case 3)"
+        in [*notes_of(table).changed()]
+    )
+    assert not [
+        leak for leak in asyncio.run(probe_suite(table)) if leak.probe == "empty"
+    ]  # which `eval` refuses
     assert "kept as metadata, not used: __threshold" in table.warnings[0]
     assert "left out: is-refusal: upskill has no equivalent check" in table.warnings[1]
     variables = {"q": [f"say {n}" for n in range(40)], "r": list("x" * 30)}
-    said = {"prompts": ["{{q}}"], "tests": [{"vars": variables, "assert": [{"type": "contains", "value": "x"}]}]}
+    said = {
+        "prompts": ["{{q}}"],
+        "tests": [{"vars": variables, "assert": [{"type": "contains", "value": "x"}]}],
+    }
     told = list(notes_of(Suite.parse(said)).left_out())
     assert told[0] == "vars: only 1,000 of 1,200 combinations are imported (case 1)"
 
@@ -466,17 +589,30 @@ def test_samples_of_inspect_are_cases_and_choices_become_part_of_the_prompt() ->
             sample(id=3, choices=["red", "blue"], target="B"),
             sample(id=4, choices=["red", "blue", "azure"], target=["B", "C"]),
             sample(id=5, target="It is blue. " * 20),
-            sample(id=6, input=[{"role": "user", "content": [{"type": "image", "image": "x.png"}]}]),
+            sample(
+                id=6, input=[{"role": "user", "content": [{"type": "image", "image": "x.png"}]}]
+            ),
         ]
     )
     assert checks_of(suite)[:2] == [[("contains", "blue")], [("contains_any", ["blue", "azure"])]]
     assert (suite.cases[0].metadata, suite.cases[1].prompt) == ({"level": 2}, "Which?")
     assert "A) red\nB) blue" in suite.cases[2].prompt
-    answers = ("I think red.\n\n**ANSWER: B**", "ANSWER: A", "ANSWER: AB", "The answer is B, of course")
+    answers = (
+        "I think red.\n\n**ANSWER: B**",
+        "ANSWER: A",
+        "ANSWER: AB",
+        "The answer is B, of course",
+    )
     assert [passes(suite, 2, answer) for answer in answers] == [True, False, False, False]
-    several = ("ANSWER: A\nANSWER: B\nANSWER: C", "ANSWER: B\n**Answer C**", "ANSWER: A\nNo.\n\nANSWER: B\nAnswered.")
+    several = (
+        "ANSWER: A\nANSWER: B\nANSWER: C",
+        "ANSWER: B\n**Answer C**",
+        "ANSWER: A\nNo.\n\nANSWER: B\nAnswered.",
+    )
     assert [passes(suite, 2, answer) for answer in several] == [False, False, True]
-    assert [passes(suite, 3, answer) for answer in ("ANSWER: B, C", "ANSWER: B and C", "ANSWER: B")] == [
+    assert [
+        passes(suite, 3, answer) for answer in ("ANSWER: B, C", "ANSWER: B and C", "ANSWER: B")
+    ] == [
         True,
         True,
         False,
@@ -487,7 +623,12 @@ def test_samples_of_inspect_are_cases_and_choices_become_part_of_the_prompt() ->
 
 def test_a_log_of_inspect_gives_its_samples_with_what_was_answered(tmp_path: Path) -> None:
     samples = [
-        sample(id=name, epoch=epoch, output={"completion": f"{name} {epoch}"}, scores={"includes": {"value": "C"}})
+        sample(
+            id=name,
+            epoch=epoch,
+            output={"completion": f"{name} {epoch}"},
+            scores={"includes": {"value": "C"}},
+        )
         for name in ("a", "b")
         for epoch in (1, 2)
     ]
@@ -500,7 +641,10 @@ def test_a_log_of_inspect_gives_its_samples_with_what_was_answered(tmp_path: Pat
     assert [(case.id, case.metadata) for case in suite.cases] == [
         (name, {"answered": f"{name} 1", "scores": {"includes": "C"}}) for name in ("a", "b")
     ]
-    assert Suite.load(written(tmp_path / "log.json", {"eval": {}, "samples": samples})).cases == suite.cases
+    assert (
+        Suite.load(written(tmp_path / "log.json", {"eval": {}, "samples": samples})).cases
+        == suite.cases
+    )
     assert f"upskill trace show {log}/ID" in "".join(notes_of(suite).changed())
     for data in (log.read_bytes()[:200], b"PK\x03\x04"):
         log.write_bytes(data)
@@ -514,7 +658,13 @@ def test_the_trials_of_a_log_can_be_looked_at_one_by_one(home: Path, upskill: Up
         {"role": "system", "content": "attachment://long"},
         {"role": "user", "content": [{"type": "text", "text": "Which is it?"}]},
         {"role": "assistant", "content": "I look.", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "function": "bash", "content": "", "error": {"message": "no such file"}},
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "function": "bash",
+            "content": "",
+            "error": {"message": "no such file"},
+        },
         {"role": "assistant", "content": "It is blue."},
     ]
     used = {"some/model": {"input_tokens": 5, "output_tokens": 3, "input_tokens_cache_read": 2}}
@@ -527,7 +677,9 @@ def test_the_trials_of_a_log_can_be_looked_at_one_by_one(home: Path, upskill: Up
     for name in ("log.eval", "log.json"):
         done = upskill("trace", "show", name, "--json")
         trace = json.loads(done.out)
-        assert [(step["kind"], step.get("text") or step.get("output")) for step in trace["steps"]] == [
+        assert [
+            (step["kind"], step.get("text") or step.get("output")) for step in trace["steps"]
+        ] == [
             ("system", "Be brief."),
             ("user", "Which is it?"),
             ("assistant", "I look."),
@@ -535,7 +687,11 @@ def test_the_trials_of_a_log_can_be_looked_at_one_by_one(home: Path, upskill: Up
             ("assistant", "It is blue."),
         ]
         assert (trace["steps"][3]["tool"], trace["steps"][3]["status"]) == ("bash", "error")
-        assert (trace["model"], trace["usage"]["input_tokens"], trace["usage"]["output_tokens"]) == ("some/model", 7, 3)
+        assert (
+            trace["model"],
+            trace["usage"]["input_tokens"],
+            trace["usage"]["output_tokens"],
+        ) == ("some/model", 7, 3)
         assert f"{name}/one@2" in done.err
         other = json.loads(upskill("trace", "show", f"{name}/one@2", "--json").out)
         assert other["steps"][-1]["text"] == "[includes scored it I]"
@@ -554,10 +710,16 @@ def test_what_cannot_be_an_id_or_a_field_of_ours_costs_one_case_at_most() -> Non
     ]
     twins = [{"question": "x", "answer": "y", "level": level} for level in (1, 2)]
     assert len(Suite.parse(twins).cases) == 1
-    sides = [{"prompt": "x", "assertions": ["y"], "id": side, "held_out": side == "b"} for side in "ab"]
+    sides = [
+        {"prompt": "x", "assertions": ["y"], "id": side, "held_out": side == "b"} for side in "ab"
+    ]
     assert [case.held_out for case in Suite.parse(sides).cases] == [False, True]
     suite = Suite.parse(said, "s")
-    assert [case.id for case in suite.cases[2:]] == ["two lines", "x" * 190, '"quoted" \u2019 \u00fc']
+    assert [case.id for case in suite.cases[2:]] == [
+        "two lines",
+        "x" * 190,
+        '"quoted" \u2019 \u00fc',
+    ]
     assert len(suite.cases) == 5
     assert "case 6 ('bad'): '../x' is not a path inside the workspace" in suite.warnings[0]
 
@@ -569,19 +731,39 @@ def test_a_suite_of_waza_is_read_with_the_tasks_that_its_pattern_names(tmp_path:
     task = {
         "id": "explain",
         "name": "Explain",
-        "inputs": {"prompt": "Explain it.", "files": [{"path": "a.py"}, {"path": "b.txt", "content": "b"}]},
+        "inputs": {
+            "prompt": "Explain it.",
+            "files": [{"path": "a.py"}, {"path": "b.txt", "content": "b"}],
+        },
         "expected": {"output_contains": ["loop"], "output_contains_any": ["for", "while"]},
         "graders": [
-            {"name": "t", "type": "text", "config": {"regex_not_match": ["(?i)error"], "contains": ["x"]}},
-            {"name": "f", "type": "file", "config": {"must_exist": ["out.md"], "must_not_exist": ["tmp"]}},
-            {"name": "b", "type": "behavior", "config": {"required_tools": ["view"], "max_tokens": 5}},
+            {
+                "name": "t",
+                "type": "text",
+                "config": {"regex_not_match": ["(?i)error"], "contains": ["x"]},
+            },
+            {
+                "name": "f",
+                "type": "file",
+                "config": {"must_exist": ["out.md"], "must_not_exist": ["tmp"]},
+            },
+            {
+                "name": "b",
+                "type": "behavior",
+                "config": {"required_tools": ["view"], "max_tokens": 5},
+            },
             {"name": "p", "type": "prompt", "config": {"prompt": "It is clear."}},
             {"name": "c", "type": "code", "config": {"assertions": ["len(output) > 0"]}},
         ],
     }
     written(tmp_path / "tasks" / "one.yaml", task)
     written(tmp_path / "fixtures" / "a.py", "print()")
-    spec: dict[str, Any] = {"name": "s", "skill": "k", "config": {"trials_per_task": 3}, "tasks": ["tasks/*.yaml"]}
+    spec: dict[str, Any] = {
+        "name": "s",
+        "skill": "k",
+        "config": {"trials_per_task": 3},
+        "tasks": ["tasks/*.yaml"],
+    }
     spec["graders"] = [{"type": "text", "name": "all", "config": {"not_contains": ["crash"]}}]
     suite = Suite.load(written(tmp_path / "eval.yaml", spec))
     assert checks_of(suite) == [
@@ -598,7 +780,11 @@ def test_a_suite_of_waza_is_read_with_the_tasks_that_its_pattern_names(tmp_path:
     ]
     assert suite.cases[0].files == {"a.py": "print()", "b.txt": "b"}
     told = "\n".join(suite.warnings)
-    for words in ("code: runs its own expressions", "file.must_not_exist: use a", "behavior.max_tokens: reported"):
+    for words in (
+        "code: runs its own expressions",
+        "file.must_not_exist: use a",
+        "behavior.max_tokens: reported",
+    ):
         assert words in told
     assert Suite.load(tmp_path / "tasks" / "one.yaml").cases[0].files == suite.cases[0].files
 
@@ -635,16 +821,21 @@ def test_no_grader_of_waza_is_lost_without_a_word() -> None:
 
 def test_several_documents_in_one_file_are_several_cases(tmp_path: Path) -> None:
     text = "".join(
-        f"---\ncase_id: c{n}\ninput: {{prompt: Say {n}.}}\nexpected: {{contains: ['{n}']}}\n" for n in (1, 2)
+        f"---\ncase_id: c{n}\ninput: {{prompt: Say {n}.}}\nexpected: {{contains: ['{n}']}}\n"
+        for n in (1, 2)
     )
-    assert [case.id for case in Suite.load(written(tmp_path / "cases.yaml", "# two\n" + text)).cases] == ["c1", "c2"]
+    assert [
+        case.id for case in Suite.load(written(tmp_path / "cases.yaml", "# two\n" + text)).cases
+    ] == ["c1", "c2"]
 
 
 # Tables.
 
 
 def test_a_table_with_prompt_and_expected_is_a_suite_whatever_it_is_called(tmp_path: Path) -> None:
-    text = '﻿Prompt;expected;tags;level\n"Say ""ä"";\nplease";ä;x,y;2\nSay b;' + "b " * 60 + ";;\n;;;\n"
+    text = (
+        '﻿Prompt;expected;tags;level\n"Say ""ä"";\nplease";ä;x,y;2\nSay b;' + "b " * 60 + ";;\n;;;\n"
+    )
     for name in ("table.csv", "table.txt"):
         suite = Suite.load(written(tmp_path / name, text))
         assert suite.cases[0].prompt == 'Say "ä";\nplease'
@@ -654,7 +845,9 @@ def test_a_table_with_prompt_and_expected_is_a_suite_whatever_it_is_called(tmp_p
     named = Suite.load(written(tmp_path / "named.csv", "id,question,regex\none,Say c,^c$\n"))
     assert (named.cases[0].id, checks_of(named)) == ("one", [[("regex", "^c$")]])
     lines = "\n".join(json.dumps({"question": f"Say {word}", "answer": word}) for word in "def")
-    assert checks_of(Suite.load(written(tmp_path / "qa.jsonl", lines))) == [[("contains", word)] for word in "def"]
+    assert checks_of(Suite.load(written(tmp_path / "qa.jsonl", lines))) == [
+        [("contains", word)] for word in "def"
+    ]
     mac = Suite.load(written(tmp_path / "mac.csv", "prompt,expected\rSay a,a\rSay b,b\r"))
     assert checks_of(mac) == [[("contains", "a")], [("contains", "b")]]
     for text, words in (
@@ -667,9 +860,20 @@ def test_a_table_with_prompt_and_expected_is_a_suite_whatever_it_is_called(tmp_p
 
 
 def test_a_table_checks_what_is_expected_beside_the_columns_that_are_checks(tmp_path: Path) -> None:
-    table = Suite.load(written(tmp_path / "t.csv", "prompt,expected,contains,not_contains\nSay a,four,answer,five\n"))
-    assert checks_of(table) == [[("contains", "answer"), ("not_contains", "five"), ("contains", "four")]]
-    row = {"question": "q?", "answer": "Paris", "contains": "capital", "reference": "The capital is Paris."}
+    table = Suite.load(
+        written(
+            tmp_path / "t.csv", "prompt,expected,contains,not_contains\nSay a,four,answer,five\n"
+        )
+    )
+    assert checks_of(table) == [
+        [("contains", "answer"), ("not_contains", "five"), ("contains", "four")]
+    ]
+    row = {
+        "question": "q?",
+        "answer": "Paris",
+        "contains": "capital",
+        "reference": "The capital is Paris.",
+    }
     suite = Suite.parse([row])
     assert checks_of(suite) == [[("contains", "capital"), ("contains", "Paris")]]
     assert suite.cases[0].reference == row["reference"]
@@ -677,19 +881,29 @@ def test_a_table_checks_what_is_expected_beside_the_columns_that_are_checks(tmp_
     assert (checks_of(only), only.cases[0].reference) == ([[("regex", "^P")]], "Paris")
 
 
-def test_a_column_that_is_there_twice_and_a_row_that_is_too_long_are_named_by_their_line(tmp_path: Path) -> None:
+def test_a_column_that_is_there_twice_and_a_row_that_is_too_long_are_named_by_their_line(
+    tmp_path: Path,
+) -> None:
     for text, words in (
         ("id,prompt,contains,contains\na,Say,four,4\n", "line 1: duplicate column 'contains'"),
         ("\nid,Prompt,prompt \na,b,c\n", "line 2: duplicate column 'prompt'"),
-        ('prompt,expected\n"two\nlines",x\n\nAdd 1,2 and 3,6\n', "line 5: 3 cells, but the header has 2"),
-        ('prompt,expected\nSay,x\n"Say b,y\nSay c,z\n', "line 3: not valid CSV: unexpected end of data"),
+        (
+            'prompt,expected\n"two\nlines",x\n\nAdd 1,2 and 3,6\n',
+            "line 5: 3 cells, but the header has 2",
+        ),
+        (
+            'prompt,expected\nSay,x\n"Say b,y\nSay c,z\n',
+            "line 3: not valid CSV: unexpected end of data",
+        ),
         ("prompt,expected,\nSay,x,y\n", "line 2: 'y' is in a column without a name"),
     ):
         with pytest.raises(UsageError, match=words):
             Suite.load(written(tmp_path / "bad.csv", text))
     numbered = Suite.load(written(tmp_path / "numbered.csv", ",prompt,expected\n0,Say,x\n"))
     assert (numbered.cases[0].prompt, numbered.cases[0].metadata) == ("Say", {})
-    spared = Suite.load(written(tmp_path / "good.csv", "prompt,expected,,\nSay,x,,\nSay b\nSay c,z,,,,\n"))
+    spared = Suite.load(
+        written(tmp_path / "good.csv", "prompt,expected,,\nSay,x,,\nSay b\nSay c,z,,,,\n")
+    )
     assert [case.prompt for case in spared.cases] == ["Say", "Say c"]
 
 
@@ -697,11 +911,30 @@ def test_a_column_that_is_there_twice_and_a_row_that_is_too_long_are_named_by_th
 
 
 def test_fields_that_mean_nothing_here_are_told_wherever_they_stand() -> None:
-    test = {"vars": {"q": "x"}, "assert": [{"type": "contains", "value": "y"}], "options": {"rubricPrompt": "z"}}
-    config = {"prompts": ["{{q}}"], "tests": [test], "defaultTest": {"threshold": 0.5}, "derivedMetrics": [1]}
+    test = {
+        "vars": {"q": "x"},
+        "assert": [{"type": "contains", "value": "y"}],
+        "options": {"rubricPrompt": "z"},
+    }
+    config = {
+        "prompts": ["{{q}}"],
+        "tests": [test],
+        "defaultTest": {"threshold": 0.5},
+        "derivedMetrics": [1],
+    }
     smoke = [{"input": "x", "expected": "y"}]
-    scenario = {"id": "a", "tests": smoke, "agents": ["b"], "judge": {"criteria": ["c"], "threshold": 0.9}}
-    words = {"prompt": "x", "assertions": [{"type": "script"}], "expected_output": "A greeting.", "checks": "no list"}
+    scenario = {
+        "id": "a",
+        "tests": smoke,
+        "agents": ["b"],
+        "judge": {"criteria": ["c"], "threshold": 0.9},
+    }
+    words = {
+        "prompt": "x",
+        "assertions": [{"type": "script"}],
+        "expected_output": "A greeting.",
+        "checks": "no list",
+    }
     for said, told in (
         (config, ["not used: derivedMetrics, defaultTest.threshold, options.rubricPrompt"]),
         ({"scenarios": [scenario]}, ["not used: scenarios.agents, judge.threshold"]),
@@ -720,7 +953,11 @@ def test_fields_that_mean_nothing_here_are_told_wherever_they_stand() -> None:
 
 def test_a_suite_of_ours_is_never_taken_for_anothers() -> None:
     case = {"prompt": "x", "checks": [{"contains": "y"}]}
-    for said in ([case], {"cases": [case]}, {"cases": [case | {"expected_output": "z", "metadata": {"a": 1}}]}):
+    for said in (
+        [case],
+        {"cases": [case]},
+        {"cases": [case | {"expected_output": "z", "metadata": {"a": 1}}]},
+    ):
         assert recognize(said) is None
     assert recognize([case | {"promt": "x"}]) is None  # so that the misspelt field is named
     assert set(FORMATS.table) == {
@@ -741,22 +978,55 @@ def test_a_suite_of_ours_is_never_taken_for_anothers() -> None:
 def test_whatever_stands_where_something_else_is_expected_is_a_usage_error(junk: Any) -> None:
     for said in (
         {"evals": junk},
-        {"evals": [{"prompt": "x", "checks": [junk], "held_out": junk, "tags": junk, "assertions": ["y"]}]},
+        {
+            "evals": [
+                {
+                    "prompt": "x",
+                    "checks": [junk],
+                    "held_out": junk,
+                    "tags": junk,
+                    "assertions": ["y"],
+                }
+            ]
+        },
         {"evals": [{"prompt": junk, "assertions": junk, "files": junk, "id": junk}]},
         [{"prompt": "x", "assertions": [junk], "files": [junk]}],
         {"scenarios": [{"tests": junk, "judge": junk, "skills": junk}]},
         {"prompts": junk, "providers": junk, "tests": junk, "defaultTest": junk, "scenarios": junk},
         {"prompts": [junk], "tests": [{"vars": junk, "assert": junk, "options": junk}]},
-        {"prompts": ["{{a.b}}"], "tests": [{"vars": {"a": junk}, "assert": [junk, {"type": junk, "value": junk}]}]},
+        {
+            "prompts": ["{{a.b}}"],
+            "tests": [{"vars": {"a": junk}, "assert": [junk, {"type": junk, "value": junk}]}],
+        },
         [
             {"vars": {"a": "b"}, "assert": [{"type": kind, "value": junk}]}
             for kind in ("regex", "is-json", "contains-any")
         ],
-        [{"input": junk, "target": junk, "choices": junk, "files": junk, "metadata": junk, "scores": junk}],
-        {"eval": junk, "samples": [{"input": [{"role": junk, "content": junk}], "target": [junk], "output": junk}]},
+        [
+            {
+                "input": junk,
+                "target": junk,
+                "choices": junk,
+                "files": junk,
+                "metadata": junk,
+                "scores": junk,
+            }
+        ],
+        {
+            "eval": junk,
+            "samples": [
+                {"input": [{"role": junk, "content": junk}], "target": [junk], "output": junk}
+            ],
+        },
         {"tasks": junk, "graders": junk, "skill": "x"},
         {"tasks": [{"id": junk, "inputs": junk, "expected": junk, "graders": junk}], "skill": "x"},
-        [{"id": "x", "inputs": {"prompt": "y", "files": [junk]}, "graders": [{"type": "text", "config": junk}]}],
+        [
+            {
+                "id": "x",
+                "inputs": {"prompt": "y", "files": [junk]},
+                "graders": [{"type": "text", "config": junk}],
+            }
+        ],
         [{"question": junk, "answer": junk, "id": junk, "tags": junk}],
     ):
         try:
@@ -768,10 +1038,13 @@ def test_whatever_stands_where_something_else_is_expected_is_a_usage_error(junk:
 def test_a_check_that_cannot_be_read_is_left_out_and_says_why() -> None:
     case = {"prompt": "x", "assertions": [{"type": "regex", "value": "("}]}
     with pytest.raises(
-        UsageError, match=r"s: case 1: none of the checks is valid: regex.*is not a valid regular expression"
+        UsageError,
+        match=r"s: case 1: none of the checks is valid: regex.*is not a valid regular expression",
     ):
         Suite.parse({"evals": [case]}, "s")
-    suite = Suite.parse({"evals": [case | {"assertions": [*case["assertions"], "It is short"]}]}, "s")
+    suite = Suite.parse(
+        {"evals": [case | {"assertions": [*case["assertions"], "It is short"]}]}, "s"
+    )
     assert checks_of(suite) == [[("judge", "It is short")]]
     assert "left out: regex" in suite.warnings[0]
 
@@ -785,14 +1058,20 @@ def test_import_writes_a_suite_that_loads_as_it_is_and_tells_what_became_of_the_
     written(Path("promptfoo.yaml"), PROMPTFOO)
     done = upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("wrote out/suite.yaml\npromptfoo.yaml (promptfoo): 3 of 4 cases with 19 checks (")
+    assert done.out.startswith(
+        "wrote out/suite.yaml\npromptfoo.yaml (promptfoo): 3 of 4 cases with 19 checks ("
+    )
     assert "  left out: javascript: runs its own program" in done.out
     assert "  changed: llm-rubric: a judge checks it" in done.out
     assert done.out.endswith("Next: upskill eval SKILL -t out/suite.yaml --judge MODEL\n")
     suite = Suite.load("out/suite.yaml")
     assert (suite.notes, suite.warnings) == (None, ())
     assert suite.fingerprint == Suite.load("promptfoo.yaml").fingerprint
-    head = [line for line in Path("out/suite.yaml").read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    head = [
+        line
+        for line in Path("out/suite.yaml").read_text(encoding="utf-8").splitlines()
+        if line.startswith("#")
+    ]
     assert any("javascript" in line for line in head)
     assert any("'missing' is undefined" in line for line in head)
     again = upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml")
@@ -823,20 +1102,34 @@ tests:
 def test_the_docs_show_what_import_prints(home: Path, upskill: Upskill) -> None:
     written(Path("promptfooconfig.yaml"), SHOWN)
     page = (REPOSITORY / "docs" / "how-to" / "suites.md").read_text(encoding="utf-8")
-    command, printed = re.findall(r"```bash\nupskill (import [^\n]*)\n```\n\n```text\n(.*?)```", page, re.DOTALL)[0]
+    command, printed = re.findall(
+        r"```bash\nupskill (import [^\n]*)\n```\n\n```text\n(.*?)```", page, re.DOTALL
+    )[0]
     assert upskill(*command.split()).out == printed
 
 
 def test_import_calls_a_program_and_a_session_what_they_are(home: Path, upskill: Upskill) -> None:
-    written(Path("task.py"), "from inspect_ai import Task, task\n\n\n@task\ndef mine():\n    return Task()\n")
-    written(Path("31_ELU.py"), "class Model: ...\n\n\ndef get_inputs(): ...\n\n\ndef get_init_inputs(): ...\n")
+    written(
+        Path("task.py"),
+        "from inspect_ai import Task, task\n\n\n@task\ndef mine():\n    return Task()\n",
+    )
+    written(
+        Path("31_ELU.py"),
+        "class Model: ...\n\n\ndef get_inputs(): ...\n\n\ndef get_init_inputs(): ...\n",
+    )
     written(Path("cases"), "#!/bin/sh\necho prompt,expected\n")
-    for name, hint in (("task.py", "inspect eval"), ("31_ELU.py", "KernelBench"), ("cases", "Save its cases")):
+    for name, hint in (
+        ("task.py", "inspect eval"),
+        ("31_ELU.py", "KernelBench"),
+        ("cases", "Save its cases"),
+    ):
         ran = upskill("import", name)
         assert (ran.code, ran.out) == (2, "")
         assert f"{name}: this is a program, not a suite" in ran.err
         assert hint in ran.err
-    written(Path("opencode/storage/session/global/ses_1.json"), {"id": "ses_1", "projectID": "global"})
+    written(
+        Path("opencode/storage/session/global/ses_1.json"), {"id": "ses_1", "projectID": "global"}
+    )
     for name in ("opencode", "opencode/storage", "opencode/storage/session/global/ses_1.json"):
         assert (
             f"{name}: this is an agent's session (opencode session), not a file of test cases"
@@ -850,21 +1143,34 @@ def test_import_calls_a_program_and_a_session_what_they_are(home: Path, upskill:
 
 def test_import_prints_control_characters_of_a_file_escaped(home: Path, upskill: Upskill) -> None:
     odd = [{"type": "zz\nchecks:\n  - contains: EVIL\n#"}, {"type": "zz\x1b]0;PWN\x07"}]
-    case = {"prompt": "x\x85", "assertions": [*odd, {"type": "contains", "value": "ok"}], "fie\x1bld\r": "\u2028"}
+    case = {
+        "prompt": "x\x85",
+        "assertions": [*odd, {"type": "contains", "value": "ok"}],
+        "fie\x1bld\r": "\u2028",
+    }
     written(Path("odd.json"), {"evals": [case]})
     done = upskill("import", "odd.json", "-o", "suite.yaml")
     assert done.code == 0
-    assert r"left out: zz\nchecks:\n  - contains: EVIL\n#: upskill has no check of this type" in done.out
+    assert (
+        r"left out: zz\nchecks:\n  - contains: EVIL\n#: upskill has no check of this type"
+        in done.out
+    )
     assert r"left out: zz\x1b]0;PWN\x07: upskill has no check" in done.out
     assert r"not used: fie\x1bld\r" in done.out
-    for text in (done.out, Path("suite.yaml").read_text(encoding="utf-8"), *Suite.load("odd.json").warnings):
+    for text in (
+        done.out,
+        Path("suite.yaml").read_text(encoding="utf-8"),
+        *Suite.load("odd.json").warnings,
+    ):
         assert text.replace("\n", "").isprintable()
     loaded = Suite.load("suite.yaml")
     assert (checks_of(loaded), loaded.cases[0].prompt) == ([[("contains", "ok")]], "x\x85")
     written(Path("none.json"), {"evals": [case | {"assertions": odd}]})
     failed = upskill("import", "none.json")
     assert failed.code == 2
-    assert failed.err.startswith("upskill: none.json: case 1: none of the assertions can be imported: zz")
+    assert failed.err.startswith(
+        "upskill: none.json: case 1: none of the assertions can be imported: zz"
+    )
     assert r"zz\nchecks:\n  - contains: EVIL\n#: upskill has no check" in failed.err.splitlines()[0]
 
 
@@ -880,7 +1186,10 @@ def test_every_format_is_imported_without_a_loss_on_the_way(home: Path, upskill:
         assert [case.to_dict() for case in Suite.load(f"{name}.yaml").cases] == [
             case.to_dict() for case in Suite.load(name).cases
         ]
-    for name, words in (("none.yaml", "No such file"), (".", "not a folder that test cases can be read from")):
+    for name, words in (
+        ("none.yaml", "No such file"),
+        (".", "not a folder that test cases can be read from"),
+    ):
         done = upskill("import", name)
         assert (done.code, bool(re.search(words, done.err))) == (2, True)
 
@@ -909,18 +1218,29 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
     }
     for name, text in graders.items():
         written(Path(f"plugin/evals/greets/graders/{name}.md"), text)
-    prompt = "---\nmax_turns: 5\ntags: [smoke]\nappend_system_prompt: Be brief.\n---\n\nGreet Ada.\n"
+    prompt = (
+        "---\nmax_turns: 5\ntags: [smoke]\nappend_system_prompt: Be brief.\n---\n\nGreet Ada.\n"
+    )
     written(Path("plugin/evals/greets/prompt.md"), prompt)
     context = {"context": {"add_dirs": ["resources"]}}
-    written(Path("plugin/evals/greets/case.yaml"), {"schema_version": "1.1", "name": "greets-ada", **context})
+    written(
+        Path("plugin/evals/greets/case.yaml"),
+        {"schema_version": "1.1", "name": "greets-ada", **context},
+    )
     written(Path("plugin/evals/greets/resources/names.txt"), "Ada\n")
     one_file = {"prompt": "Greet Bob."}, [{"name": "a", "type": "llm", "criteria": "Greets Bob"}]
-    written(Path("plugin/evals/group/bob/case.yaml"), {"name": "bob", "execution": one_file[0], "graders": one_file[1]})
+    written(
+        Path("plugin/evals/group/bob/case.yaml"),
+        {"name": "bob", "execution": one_file[0], "graders": one_file[1]},
+    )
     written(Path("plugin/evals/group/mocks/tracker/create_issue.md"), "Created.")
     written(Path("plugin/evals/fires/prompt.md"), "Hello?")
     written(Path("plugin/evals/fires/graders/fired.md"), graders["fired"])
     written(Path("plugin/evals/seeded/prompt.md"), "Go on.")
-    written(Path("plugin/evals/seeded/case.yaml"), {"name": "seeded", "context": {"scaffold_script": "setup.sh"}})
+    written(
+        Path("plugin/evals/seeded/case.yaml"),
+        {"name": "seeded", "context": {"scaffold_script": "setup.sh"}},
+    )
     written(Path("plugin/README.md"), "Not a case.")
     suite = Suite.load("plugin")
     assert [case.id for case in suite.cases] == ["greets-ada", "bob"]
@@ -941,7 +1261,15 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
                 ("not_regex", {"pattern": "(?P<word>x)(?P=word)", "multiline": False}),
                 ("file_matches", {"path": "out.md", "pattern": "Ada", "multiline": False}),
                 ("skill_activated", True),
-                ("tool_called", {"tool": "Bash", "arguments": r'"command":\s*"make', "at_least": 1, "at_most": 2}),
+                (
+                    "tool_called",
+                    {
+                        "tool": "Bash",
+                        "arguments": r'"command":\s*"make',
+                        "at_least": 1,
+                        "at_most": 2,
+                    },
+                ),
                 ("tool_not_called", {"tool": "Write"}),
                 ("file_exists", "out.md"),
             ],
@@ -951,7 +1279,11 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
     assert first.metadata["weights"]["polite"] == 2
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
-        *("tool_order: upskill has no check of this type", "baseline: upskill has no", "regex of trace: a check sees"),
+        *(
+            "tool_order: upskill has no check of this type",
+            "baseline: upskill has no",
+            "regex of trace: a check sees",
+        ),
         *("regex with match: count:2: use", "file_exists with a pattern: use"),
         *("regex with arm: with_only: a comparison", "tool_used with min: 0: upskill has no"),
         *("case 'fires': only says when", "case 'seeded': it has `scaffold_script`"),
@@ -963,7 +1295,9 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
     names = "tool_used: tools have their names in Claude Code; use --agent claude-code"
     assert any(line.startswith(names) for line in notes_of(suite).changed())
     assert upskill("import", "plugin", "-o", "suite.yaml").code == 0
-    assert [case.to_dict() for case in Suite.load("suite.yaml").cases] == [case.to_dict() for case in suite.cases]
+    assert [case.to_dict() for case in Suite.load("suite.yaml").cases] == [
+        case.to_dict() for case in suite.cases
+    ]
     assert second.files == {}
 
 
@@ -997,14 +1331,24 @@ def test_graders_of_plugin_eval_as_public_suites_write_them(tmp_path: Path) -> N
 
 def test_files_outside_the_folder_of_a_case_leave_it_out(tmp_path: Path) -> None:
     written(tmp_path / "etc" / "secret.txt", "secret")
-    for name, folders in (("a", ["../../etc"]), ("b", ["/etc"]), ("c", ["gone"]), ("d", ["./data/", ".cache"])):
-        written(tmp_path / "evals" / name / "case.yaml", {"name": name, "context": {"add_dirs": folders}})
+    for name, folders in (
+        ("a", ["../../etc"]),
+        ("b", ["/etc"]),
+        ("c", ["gone"]),
+        ("d", ["./data/", ".cache"]),
+    ):
+        written(
+            tmp_path / "evals" / name / "case.yaml",
+            {"name": name, "context": {"add_dirs": folders}},
+        )
         written(tmp_path / "evals" / name / "prompt.md", "Go.")
         written(tmp_path / "evals" / name / "graders" / "g.md", "It is short.")
     written(tmp_path / "evals" / "d" / "data" / "x.txt", "x")
     written(tmp_path / "evals" / "d" / ".cache" / "y.txt", "y")
     suite = Suite.load(tmp_path / "evals")
-    assert [(case.id, dict(case.files)) for case in suite.cases] == [("d", {"data/x.txt": "x", ".cache/y.txt": "y"})]
+    assert [(case.id, dict(case.files)) for case in suite.cases] == [
+        ("d", {"data/x.txt": "x", ".cache/y.txt": "y"})
+    ]
     assert list(notes_of(suite).left_out()) == [
         "case 'a': '../../etc' is not in the folder of the case",
         "case 'b': '/etc' is not in the folder of the case",
@@ -1015,7 +1359,11 @@ def test_files_outside_the_folder_of_a_case_leave_it_out(tmp_path: Path) -> None
 def test_a_folder_with_too_many_files_is_an_error_and_not_cut(tmp_path: Path) -> None:
     for number in range(1_001):
         written(tmp_path / "graders" / f"{number}.txt", "x")
-    task = {"name": "a", "instruction": "Go.", "graders": [{"type": "deterministic", "run": "bash graders/0.txt"}]}
+    task = {
+        "name": "a",
+        "instruction": "Go.",
+        "graders": [{"type": "deterministic", "run": "bash graders/0.txt"}],
+    }
     with pytest.raises(UsageError, match="graders: more than 1,000 files"):
         Suite.load(written(tmp_path / "eval.yaml", {"tasks": [task]}))
 
@@ -1034,19 +1382,28 @@ def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path)
         {"name": "Short", "description": "It is one line", "max_score": 30, "category": "style"},
     ]
     criteria = {"context": "Tests greetings.", "type": "weighted_checklist", "checklist": checklist}
-    for name, files in (("one", "`hello.md`"), ("two", "`hello.md` and `src/a.py`"), ("none", "an answer")):
+    for name, files in (
+        ("one", "`hello.md`"),
+        ("two", "`hello.md` and `src/a.py`"),
+        ("none", "an answer"),
+    ):
         written(tmp_path / "evals" / name / "criteria.json", criteria)
         written(
-            tmp_path / "evals" / name / "task.md", f"# Greet\n\nSee `in.txt`.\n\n## Output Specification\n\n{files}\n"
+            tmp_path / "evals" / name / "task.md",
+            f"# Greet\n\nSee `in.txt`.\n\n## Output Specification\n\n{files}\n",
         )
-    written(tmp_path / "evals" / "one" / "scenario.json", {"description": "d", "include": ["./inputs"]})
+    written(
+        tmp_path / "evals" / "one" / "scenario.json", {"description": "d", "include": ["./inputs"]}
+    )
     written(tmp_path / "evals" / "one" / "inputs" / "names.txt", "Ada\n")
     written(tmp_path / "evals" / "one" / "capability.txt", "Greetings\n")
     written(tmp_path / "evals" / "two" / "more" / "names.txt", "Bob\n")
     suite = Suite.load(tmp_path)
     rubric = ["The file greets Ada", "It is one line"]
     cases = {case.id: case for case in suite.cases}
-    assert [each for case in ("one", "two", "none") for each in checks_of(Suite((cases[case],)))] == [
+    assert [
+        each for case in ("one", "two", "none") for each in checks_of(Suite((cases[case],)))
+    ] == [
         [("judge", {"rubric": rubric})],
         [("judge", {"rubric": rubric, "files": ["hello.md", "src/a.py"]})],
         [("judge", {"rubric": rubric})],
@@ -1059,14 +1416,18 @@ def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path)
         "context": "Tests greetings.",
         "description": "d",
     }
-    assert "weights: kept as metadata; every check must pass" in "\n".join(notes_of(suite).changed())
+    assert "weights: kept as metadata; every check must pass" in "\n".join(
+        notes_of(suite).changed()
+    )
     assert [line.partition(" (")[0] for line in notes_of(suite).left_out()] == [
         "category in the checklist: the judge sees the description",
         "more/names.txt: scenario.json does not include it",
     ]
 
 
-def test_fixtures_of_tessl_are_files_and_scenarios_that_need_more_are_left_out(tmp_path: Path) -> None:
+def test_fixtures_of_tessl_are_files_and_scenarios_that_need_more_are_left_out(
+    tmp_path: Path,
+) -> None:
     directory = {"type": "directory", "path": "./inputs/cache", "installPath": ".cache/plugins"}
     commit = {"type": "commit", "repoUrl": "https://example.com/a.git", "ref": "main"}
     scenarios: dict[str, dict[str, Any]] = {
@@ -1082,7 +1443,9 @@ def test_fixtures_of_tessl_are_files_and_scenarios_that_need_more_are_left_out(t
     written(tmp_path / "kept" / "inputs" / "cache" / "one" / "plugin.json", "{}")
     written(tmp_path / "beside" / "setup.sh", "#!/bin/bash\nnpm install\n")
     suite = Suite.load(tmp_path)
-    assert [(case.id, dict(case.files)) for case in suite.cases] == [("kept", {".cache/plugins/one/plugin.json": "{}"})]
+    assert [(case.id, dict(case.files)) for case in suite.cases] == [
+        ("kept", {".cache/plugins/one/plugin.json": "{}"})
+    ]
     assert sorted(notes_of(suite).left_out()) == [
         "2 cases (case 'beside', case 'declared'): it has a setup script, but a case can only have files",
         "case 'clone': it needs https://example.com/a.git, but a case can only have files",
@@ -1096,9 +1459,14 @@ SKILLGRADE: dict[str, Any] = {
     "tasks": [
         {
             "name": "greet",
-            "step_graders": [{"after_turn": 1, "graders": [{"type": "llm_rubric", "rubric": "It asks."}]}],
+            "step_graders": [
+                {"after_turn": 1, "graders": [{"type": "llm_rubric", "rubric": "It asks."}]}
+            ],
             "instruction": "task.md",
-            "workspace": [{"src": "fixtures/a.txt", "dest": "in/a.txt", "chmod": "+x"}, "fixtures/a.txt"],
+            "workspace": [
+                {"src": "fixtures/a.txt", "dest": "in/a.txt", "chmod": "+x"},
+                "fixtures/a.txt",
+            ],
             "graders": [
                 {"type": "deterministic", "run": "python3 graders/check.py", "weight": 0.7},
                 {"type": "llm_rubric", "rubric": "It is polite.", "model": "m", "weight": 0.3},
@@ -1118,19 +1486,29 @@ SKILLGRADE: dict[str, Any] = {
 def test_tasks_of_skillgrade_run_their_graders_as_commands(tmp_path: Path) -> None:
     written(tmp_path / "task.md", "Greet Ada.\n")
     written(tmp_path / "fixtures" / "a.txt", "A\n")
-    script = written(tmp_path / "graders" / "check.py", 'print(\'{"score": 1.0, "details": ""}\')\n')
+    script = written(
+        tmp_path / "graders" / "check.py", 'print(\'{"score": 1.0, "details": ""}\')\n'
+    )
     suite = Suite.load(written(tmp_path / "eval.yaml", SKILLGRADE))
     (case,) = suite.cases
-    assert (case.id, case.prompt, case.files) == ("greet", "Greet Ada.", {"in/a.txt": "A\n", "a.txt": "A\n"})
+    assert (case.id, case.prompt, case.files) == (
+        "greet",
+        "Greet Ada.",
+        {"in/a.txt": "A\n", "a.txt": "A\n"},
+    )
     (name, command), (judge, rubric) = checks_of(suite)[0]
     assert (name, command["files"], command["needs"]) == (
         *("command", {"graders/check.py": script.read_text(encoding="utf-8")}),
         ["python3"],
     )
-    assert (command["run"], command["exit_code"]) == ('cp -r "$CHECK"/. . && python3 graders/check.py', None)
-    assert [bool(re.search(command["regex"], f'{{"score": {score}}}')) for score in ("1", '"1.00"', "0.9", "10")] == [
-        *(True, True, False, False)
-    ]
+    assert (command["run"], command["exit_code"]) == (
+        'cp -r "$CHECK"/. . && python3 graders/check.py',
+        None,
+    )
+    assert [
+        bool(re.search(command["regex"], f'{{"score": {score}}}'))
+        for score in ("1", '"1.00"', "0.9", "10")
+    ] == [*(True, True, False, False)]
     assert (judge, rubric) == ("judge", "The answer meets these criteria: It is polite.")
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
@@ -1155,7 +1533,12 @@ def test_the_setup_of_skillgrade_names_what_is_needed_and_what_is_not_run(tmp_pa
             "instruction": "Fly.",
             "graders": [grader | {"setup": "apt-get update && apt-get install -y jq"}],
         },
-        {"name": "clone", "instruction": "Land.", "graders": [grader, network], "trialConfig": {"setup": clone}},
+        {
+            "name": "clone",
+            "instruction": "Land.",
+            "graders": [grader, network],
+            "trialConfig": {"setup": clone},
+        },
     ]
     suite = Suite.load(written(tmp_path / "eval.yaml", {"version": "1", "tasks": tasks}))
     commands = [checks[0][1] for checks in checks_of(suite)]
@@ -1167,7 +1550,9 @@ def test_the_setup_of_skillgrade_names_what_is_needed_and_what_is_not_run(tmp_pa
     ]
 
 
-def test_scenarios_of_dotnet_bring_the_files_beside_them_and_name_tools_and_files(tmp_path: Path) -> None:
+def test_scenarios_of_dotnet_bring_the_files_beside_them_and_name_tools_and_files(
+    tmp_path: Path,
+) -> None:
     written(tmp_path / "App" / "App.csproj", "<Project />\n")
     assertions = [
         {"type": "file_contains", "path": "App/App.csproj", "value": "net10.0"},
@@ -1211,7 +1596,10 @@ def test_scenarios_of_dotnet_bring_the_files_beside_them_and_name_tools_and_file
 
 
 def harbor_task(folder: Path, *, docker: str, test: str, toml: str = "", **files: str) -> None:
-    written(folder / "task.toml", f'version = "1.0"\n{toml}\n[metadata]\ntags = ["files"]\ndifficulty = "easy"\n')
+    written(
+        folder / "task.toml",
+        f'version = "1.0"\n{toml}\n[metadata]\ntags = ["files"]\ndifficulty = "easy"\n',
+    )
     written(
         folder / "instruction.md",
         "Put the sum of /app/in/numbers.txt into `/app/out.txt`. Stay in /app, not in /apple.",
@@ -1222,9 +1610,8 @@ def harbor_task(folder: Path, *, docker: str, test: str, toml: str = "", **files
         written(folder / "environment" / name, text)
 
 
-REWARD = (
-    "if diff -q /app/out.txt /tests/want.txt >/dev/null; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
-)
+SAME = "diff -q /app/out.txt /tests/want.txt >/dev/null"
+REWARD = f"if {SAME}; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 PLAIN = """# A comment
 FROM ubuntu:24.04
 WORKDIR /app
@@ -1235,12 +1622,21 @@ COPY numbers in/numbers.txt
 
 
 async def test_a_harbor_task_with_a_plain_image_runs_its_tests_in_the_sandbox(home: Path) -> None:
-    harbor_task(Path("sum"), docker=PLAIN + "COPY skills /root/.claude/skills\n", test=REWARD, numbers="3\n4\n")
+    harbor_task(
+        Path("sum"),
+        docker=PLAIN + "COPY skills /root/.claude/skills\n",
+        test=REWARD,
+        numbers="3\n4\n",
+    )
     written(Path("sum/tests/want.txt"), "7\n")
     written(Path("sum/environment/skills/adds/SKILL.md"), "---\nname: adds\n---\n")
     suite = Suite.load("sum")
     (case,) = suite.cases
-    assert (case.id, case.tags, dict(case.files)) == ("sum", ("files",), {"in/numbers.txt": "3\n4\n"})
+    assert (case.id, case.tags, dict(case.files)) == (
+        "sum",
+        ("files",),
+        {"in/numbers.txt": "3\n4\n"},
+    )
     assert case.prompt == "Put the sum of in/numbers.txt into `out.txt`. Stay in ., not in /apple."
     assert "skills: only the skill arm gets a skill (case 'sum')" in notes_of(suite).left_out()
     for answer, passed in (("7\n", True), ("8\n", False)):
@@ -1264,10 +1660,17 @@ if [ $? -eq 0 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
 
 
 def test_tests_that_install_only_pytest_run_with_the_one_on_this_machine(tmp_path: Path) -> None:
-    docker = "FROM python:3.13-slim\nRUN apt-get update && \\\n  apt-get install -y git\nWORKDIR /app\n"
+    docker = (
+        "FROM python:3.13-slim\nRUN apt-get update && \\\n  apt-get install -y git\nWORKDIR /app\n"
+    )
     toml = "[verifier]\ntimeout_sec = 'soon'\n"
     task = tmp_path / "sum"
-    harbor_task(task, docker=docker + "COPY *.txt in/\nCOPY .env ./\nCOPY b.txt c.txt\n", test=INSTALLING, toml=toml)
+    harbor_task(
+        task,
+        docker=docker + "COPY *.txt in/\nCOPY .env ./\nCOPY b.txt c.txt\n",
+        test=INSTALLING,
+        toml=toml,
+    )
     for name in ("a.txt", "b.txt", ".env"):
         written(task / "environment" / name, name)
     suite = Suite.load(tmp_path)
@@ -1287,7 +1690,12 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
     for name, docker, test, toml in (
         ("a", "FROM acme/image:1\nWORKDIR /app\n", REWARD, ""),
         ("b", "FROM python:3.12\nRUN pip install numpy\nWORKDIR /app\n", REWARD, ""),
-        ("c", "FROM python:3.12\nWORKDIR /app\n", "uvx --with scipy==1.1 pytest /tests\nnpx jest\n" + REWARD, ""),
+        (
+            "c",
+            "FROM python:3.12\nWORKDIR /app\n",
+            "uvx --with scipy==1.1 pytest /tests\nnpx jest\n" + REWARD,
+            "",
+        ),
         ("d", "FROM ubuntu\nWORKDIR /app\nCOPY data /data\n", REWARD, ""),
         ("e", PLAIN, REWARD, "[verifier.env]\nAPI_KEY = 'x'\n"),
         ("f", PLAIN, "exit 0\n", ""),

@@ -34,7 +34,9 @@ from upskill.traces.sessions import find_sessions, find_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"
 AS_READ = REPOSITORY / "tests" / "fixtures" / "traces_as_read"
-FILES = sorted(path.relative_to(FIXTURES).as_posix() for path in FIXTURES.glob("*/*") if path.is_file())
+FILES = sorted(
+    path.relative_to(FIXTURES).as_posix() for path in FIXTURES.glob("*/*") if path.is_file()
+)
 
 
 def asked(trace: Trace) -> list[str]:
@@ -78,8 +80,18 @@ def test_a_file_is_known_by_its_content_and_read_whole(file: str, tmp_path: Path
 
 def test_a_sidechain_in_the_same_file_is_marked(tmp_path: Path) -> None:
     rows = [
-        {"type": "user", "sessionId": "s", "isSidechain": False, "message": {"role": "user", "content": "Go."}},
-        {"type": "user", "sessionId": "s", "isSidechain": True, "message": {"role": "user", "content": "Help."}},
+        {
+            "type": "user",
+            "sessionId": "s",
+            "isSidechain": False,
+            "message": {"role": "user", "content": "Go."},
+        },
+        {
+            "type": "user",
+            "sessionId": "s",
+            "isSidechain": True,
+            "message": {"role": "user", "content": "Help."},
+        },
         {
             "type": "assistant",
             "sessionId": "s",
@@ -94,22 +106,38 @@ def test_a_sidechain_in_the_same_file_is_marked(tmp_path: Path) -> None:
 
 def test_what_a_program_puts_into_the_persons_turn_is_not_the_goal(tmp_path: Path) -> None:
     rows = [
-        {"type": "user", "sessionId": "s", "isMeta": True, "message": {"role": "user", "content": "Caveat: these"}},
+        {
+            "type": "user",
+            "sessionId": "s",
+            "isMeta": True,
+            "message": {"role": "user", "content": "Caveat: these"},
+        },
         {
             "type": "user",
             "sessionId": "s",
             "message": {"role": "user", "content": "<command-name>/clear</command-name>"},
         },
-        {"type": "user", "session_id": "s", "isSynthetic": True, "message": {"role": "user", "content": "A skill."}},
+        {
+            "type": "user",
+            "session_id": "s",
+            "isSynthetic": True,
+            "message": {"role": "user", "content": "A skill."},
+        },
         {"type": "user", "sessionId": "s", "message": {"role": "user", "content": "Mend it."}},
-        {"type": "attachment", "sessionId": "s", "attachment": {"type": "queued_command", "prompt": "And hurry."}},
+        {
+            "type": "attachment",
+            "sessionId": "s",
+            "attachment": {"type": "queued_command", "prompt": "And hurry."},
+        },
     ]
     trace = read_trace(write_lines(tmp_path / "t.jsonl", rows))
     assert asked(trace) == ["Mend it.", "And hurry."]
     assert [step.kind for step in trace.steps] == ["system", "system", "system", "user", "user"]
 
 
-def test_a_command_that_the_person_typed_into_claude_code_is_a_call_with_its_output(tmp_path: Path) -> None:
+def test_a_command_that_the_person_typed_into_claude_code_is_a_call_with_its_output(
+    tmp_path: Path,
+) -> None:
     texts = (
         "Go.",
         "<bash-input>make test</bash-input>",
@@ -118,7 +146,10 @@ def test_a_command_that_the_person_typed_into_claude_code_is_a_call_with_its_out
             "<bash-stderr>\x1b[31m1 failed\x1b[0m</bash-stderr>"
         ),
     )
-    rows = [{"type": "user", "sessionId": "s", "message": {"role": "user", "content": text}} for text in texts]
+    rows = [
+        {"type": "user", "sessionId": "s", "message": {"role": "user", "content": text}}
+        for text in texts
+    ]
     trace = read_trace(write_lines(tmp_path / "t.jsonl", rows))
     assert asked(trace) == ["Go."]
     assert [(step.arguments, step.output) for step in trace.calls] == [
@@ -134,12 +165,34 @@ def test_codex_events_and_items_tell_one_turn_once(tmp_path: Path) -> None:
     output = json.dumps({"output": "two\n", "metadata": {"exit_code": 1, "duration_seconds": 0.4}})
     rows = [
         row("session_meta", id="s", cwd="/home/ada", timestamp="2025-10-01T10:00:00Z"),
-        row("response_item", type="message", role="user", content=[{"type": "input_text", "text": "Go."}]),
+        row(
+            "response_item",
+            type="message",
+            role="user",
+            content=[{"type": "input_text", "text": "Go."}],
+        ),
         row("event_msg", type="user_message", message="Go."),
         row("event_msg", type="agent_message", message="I go."),
-        row("response_item", type="message", role="assistant", content=[{"type": "output_text", "text": "I go."}]),
-        row("response_item", type="function_call", name="shell", arguments='{"command":["ls"]}', call_id="c"),
-        row("event_msg", type="exec_command_end", call_id="c", exit_code=1, aggregated_output="one\ntwo\nthree\n"),
+        row(
+            "response_item",
+            type="message",
+            role="assistant",
+            content=[{"type": "output_text", "text": "I go."}],
+        ),
+        row(
+            "response_item",
+            type="function_call",
+            name="shell",
+            arguments='{"command":["ls"]}',
+            call_id="c",
+        ),
+        row(
+            "event_msg",
+            type="exec_command_end",
+            call_id="c",
+            exit_code=1,
+            aggregated_output="one\ntwo\nthree\n",
+        ),
         row("response_item", type="function_call_output", call_id="c", output=output),
         row("event_msg", type="user_message", message="Go."),
         row("compacted", message="They went."),
@@ -147,7 +200,11 @@ def test_codex_events_and_items_tell_one_turn_once(tmp_path: Path) -> None:
     trace = read_trace(write_lines(tmp_path / "rollout.jsonl", rows))
     assert [step.kind for step in trace.steps] == ["user", "assistant", "tool", "user", "system"]
     call = trace.calls[0]
-    assert (call.output, call.status, call.seconds) == ("one\ntwo\nthree\n", "error", 0.4)  # all of the output
+    assert (call.output, call.status, call.seconds) == (
+        "one\ntwo\nthree\n",
+        "error",
+        0.4,
+    )  # all of the output
 
 
 def test_the_events_of_an_older_codex_alone_are_enough(tmp_path: Path) -> None:
@@ -155,15 +212,32 @@ def test_the_events_of_an_older_codex_alone_are_enough(tmp_path: Path) -> None:
         {"type": "session_configured", "session_id": "s", "model": "gpt-5"},
         {"type": "user_message", "message": "Go."},
         {"type": "agent_reasoning", "text": "Hm."},
-        {"type": "exec_command_begin", "call_id": "1", "command": ["bash", "-lc", "ls"], "cwd": "/home/ada"},
+        {
+            "type": "exec_command_begin",
+            "call_id": "1",
+            "command": ["bash", "-lc", "ls"],
+            "cwd": "/home/ada",
+        },
         {"type": "exec_command_end", "call_id": "1", "stdout": "a", "stderr": "b", "exit_code": 2},
-        {"type": "mcp_tool_call_begin", "call_id": "2", "invocation": {"tool": "look", "arguments": {"at": "it"}}},
+        {
+            "type": "mcp_tool_call_begin",
+            "call_id": "2",
+            "invocation": {"tool": "look", "arguments": {"at": "it"}},
+        },
         {"type": "mcp_tool_call_end", "call_id": "2", "result": {"Ok": 1}},
-        {"type": "patch_apply_end", "call_id": "3", "changes": {"a": {}}, "success": True, "stdout": "patched"},
+        {
+            "type": "patch_apply_end",
+            "call_id": "3",
+            "changes": {"a": {}},
+            "success": True,
+            "stdout": "patched",
+        },
         {"type": "token_count", "input_tokens": 7, "output_tokens": 2},
         {"type": "turn_aborted", "reason": "interrupted"},
     ]
-    trace = read_trace(write_lines(tmp_path / "t", [{"id": str(n), "msg": event} for n, event in enumerate(told)]))
+    trace = read_trace(
+        write_lines(tmp_path / "t", [{"id": str(n), "msg": event} for n, event in enumerate(told)])
+    )
     assert [(c.tool, c.output, c.status) for c in trace.calls] == [
         ("shell", "a\nb", "error"),
         ("look", '{"Ok": 1}', "unknown"),
@@ -183,10 +257,24 @@ def test_a_chat_of_gemini_has_no_undone_turns_and_what_its_history_adds(tmp_path
         }
 
     call = {"functionCall": {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}}}
-    back = {"functionResponse": {"id": "c1", "name": "run_shell_command", "response": {"output": "log.txt"}}}
-    done = {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}, "result": [back], "status": "success"}
+    back = {
+        "functionResponse": {
+            "id": "c1",
+            "name": "run_shell_command",
+            "response": {"output": "log.txt"},
+        }
+    }
+    done = {
+        "id": "c1",
+        "name": "run_shell_command",
+        "args": {"command": "ls"},
+        "result": [back],
+        "status": "success",
+    }
     alone = {"functionCall": {"id": "c2", "name": "read_file", "args": {"file_path": "log.txt"}}}
-    answer = {"functionResponse": {"id": "c2", "name": "read_file", "response": {"output": "wind 4"}}}
+    answer = {
+        "functionResponse": {"id": "c2", "name": "read_file", "response": {"output": "wind 4"}}
+    }
     history = [said("1", "user", "Which files?"), said("2", "gemini", call) | {"toolCalls": [done]}]
     lines = [
         {"sessionId": "s", "projectHash": "h"},
@@ -197,7 +285,14 @@ def test_a_chat_of_gemini_has_no_undone_turns_and_what_its_history_adds(tmp_path
         said("5", "user", "Delete it."),
         said("6", "gemini", "Deleted."),
         {"$rewindTo": "5"},
-        {"$set": {"messages": [said("a", "user", "<state_snapshot>one file"), said("b", "gemini", "One.")]}},
+        {
+            "$set": {
+                "messages": [
+                    said("a", "user", "<state_snapshot>one file"),
+                    said("b", "gemini", "One."),
+                ]
+            }
+        },
         said("7", "user", "Read it."),
         said("8", "gemini", "Reading.", alone),
         said("9", "user", answer),
@@ -250,12 +345,17 @@ def test_outputs_of_chatgpt_that_have_no_text_are_named(tmp_path: Path) -> None:
     nodes = {
         str(number): {
             "parent": str(number - 1),
-            "message": {"author": {"role": "tool" if number else "user", "name": "python"}, "content": content},
+            "message": {
+                "author": {"role": "tool" if number else "user", "name": "python"},
+                "content": content,
+            },
         }
         for number, content in enumerate(contents)
     }
     path = tmp_path / "conversations.json"
-    path.write_text(json.dumps([{"id": "c", "mapping": nodes, "current_node": "3"}]), encoding="utf-8")
+    path.write_text(
+        json.dumps([{"id": "c", "mapping": nodes, "current_node": "3"}]), encoding="utf-8"
+    )
     trace = read_trace(path)
     assert [step.text or step.output for step in trace.steps] == ["Look.", "4", "", ""]
     assert trace.skipped == {"tool/computer_output": 1}
@@ -263,7 +363,10 @@ def test_outputs_of_chatgpt_that_have_no_text_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind", "skipped"),
-    [("qwen/9ac9.jsonl", "assistant", {"later/model": 1}), ("antigravity/loom.jsonl", "PLANNER_RESPONSE", {})],
+    [
+        ("qwen/9ac9.jsonl", "assistant", {"later/model": 1}),
+        ("antigravity/loom.jsonl", "PLANNER_RESPONSE", {}),
+    ],
 )
 def test_a_kind_of_record_that_came_later_is_read_or_named(
     name: str, kind: str, skipped: dict[str, int], tmp_path: Path
@@ -287,7 +390,11 @@ def test_what_a_person_did_not_write_in_a_thread_of_amp_is_not_theirs(tmp_path: 
         },
         {"role": "assistant", "content": [call]},
         {"role": "user", "content": [{"type": "tool_result", "toolUseID": "a", "run": run}]},
-        {"role": "user", "meta": {"fromAutomation": True}, "content": [{"type": "text", "text": "The child is done."}]},
+        {
+            "role": "user",
+            "meta": {"fromAutomation": True},
+            "content": [{"type": "text", "text": "The child is done."}],
+        },
     ]
     tree = {"uri": "file:///home/ada/log%20book"}
     path = tmp_path / "T-1.json"
@@ -371,7 +478,9 @@ def test_a_session_that_opencode_exported_as_markdown_has_its_calls(tmp_path: Pa
     path = tmp_path / "session-ses_3f1a.md"
     path.write_text(OPENCODE_MARKDOWN, encoding="utf-8")
     trace = read_trace(path)
-    assert [(step.kind, step.tool, step.text or step.output, step.status) for step in trace.steps] == [
+    assert [
+        (step.kind, step.tool, step.text or step.output, step.status) for step in trace.steps
+    ] == [
         ("user", "", "When is the tide high?", "unknown"),
         ("thinking", "", "There is a table.", "unknown"),
         ("tool", "read", "## User\n\n```text\nhigh\n```", "ok"),
@@ -446,7 +555,9 @@ def test_a_thread_that_amp_wrote_as_markdown_has_its_calls(tmp_path: Path) -> No
     path = tmp_path / "thread.md"
     path.write_text(AMP_MARKDOWN, encoding="utf-8")
     trace = read_trace(path)
-    assert [(step.kind, step.tool, step.text or step.output, step.status) for step in trace.steps] == [
+    assert [
+        (step.kind, step.tool, step.text or step.output, step.status) for step in trace.steps
+    ] == [
         ("user", "", "When is the tide high?", "unknown"),
         ("assistant", "", "I look.", "unknown"),
         ("tool", "Bash", "tide: no moon", "error"),
@@ -454,9 +565,15 @@ def test_a_thread_that_amp_wrote_as_markdown_has_its_calls(tmp_path: Path) -> No
         ("system", "", "*(interrupted)*", "unknown"),
         ("assistant", "", "## At noon\n\nIt is high then.", "unknown"),
     ]
-    assert (trace.agent, trace.session, trace.started) == ("amp", "T-019b", "2026-01-30T22:11:03.402Z")
+    assert (trace.agent, trace.session, trace.started) == (
+        "amp",
+        "T-019b",
+        "2026-01-30T22:11:03.402Z",
+    )
     assert trace.calls[0].arguments == {"cmd": "tide --high"}
-    path.write_text(f"---\ntitle: About Amp\n---\n\nAn example:\n\n{AMP_MARKDOWN}", encoding="utf-8")
+    path.write_text(
+        f"---\ntitle: About Amp\n---\n\nAn example:\n\n{AMP_MARKDOWN}", encoding="utf-8"
+    )
     with pytest.raises(UsageError, match="not in any known trace format"):
         detect_format(path)
 
@@ -467,10 +584,18 @@ def test_results_in_a_thread_of_amp_may_be_without_a_run(tmp_path: Path) -> None
         {"type": "server_tool_use", "id": "b", "name": "web_search", "input": {"query": "tides"}},
     ]
     results = [
-        {"type": "tool_result", "toolUseID": "a", "status": "done", "output": {"output": "no", "exitCode": 1}},
+        {
+            "type": "tool_result",
+            "toolUseID": "a",
+            "status": "done",
+            "output": {"output": "no", "exitCode": 1},
+        },
         {"type": "tool_result", "toolUseID": "b", "status": "done", "output": "high at noon"},
     ]
-    summary = {"type": "summary", "summary": {"type": "message", "summary": "Tides were looked up."}}
+    summary = {
+        "type": "summary",
+        "summary": {"type": "message", "summary": "Tides were looked up."},
+    }
     messages = [
         {"role": "assistant", "content": calls},
         {"role": "user", "content": results},
@@ -542,13 +667,20 @@ LISTS = {  # where a document keeps its records
     "openhands/trajectory.json": (),
     "swe_agent/bell.traj": ("trajectory",),
 }
-LINES = [file for file in FILES if file.endswith(".jsonl") and not file.startswith(("otel", "openhands/output"))]
+LINES = [
+    file
+    for file in FILES
+    if file.endswith(".jsonl") and not file.startswith(("otel", "openhands/output"))
+]
 
 
 @pytest.mark.parametrize("file", [*LINES, *LISTS])
 def test_a_record_of_an_unknown_kind_is_counted_in_every_format(file: str, tmp_path: Path) -> None:
     """Two that no version of a program has written yet; nothing else of the trace changes."""
-    unknown: list[dict[str, Any]] = [{"type": "zebra", "payload": {"type": "stripe"}}, {"hoof": 1, "mane": 2}]
+    unknown: list[dict[str, Any]] = [
+        {"type": "zebra", "payload": {"type": "stripe"}},
+        {"hoof": 1, "mane": 2},
+    ]
     if file in LISTS:
         document = records = load(file)
         for key in LISTS[file]:
@@ -558,8 +690,13 @@ def test_a_record_of_an_unknown_kind_is_counted_in_every_format(file: str, tmp_p
     else:
         write_lines(tmp_path / "trace", [*load_lines(file), *unknown])
     before, after = read_trace(FIXTURES / file), read_trace(tmp_path / "trace")
-    assert Counter(after.skipped) - Counter(before.skipped) == {"zebra/stripe": 1, "object with hoof, mane": 1}
-    assert [step for step in after.steps if not step.agent] == [step for step in before.steps if not step.agent]
+    assert Counter(after.skipped) - Counter(before.skipped) == {
+        "zebra/stripe": 1,
+        "object with hoof, mane": 1,
+    }
+    assert [step for step in after.steps if not step.agent] == [
+        step for step in before.steps if not step.agent
+    ]
 
 
 BLOCKS = """_**User (2026-05-01 10:00:00Z)**_
@@ -626,10 +763,15 @@ def test_what_programs_print_into_a_session_of_specstory_is_said_by_nobody(tmp_p
     )
     steps = read_trace(tmp_path / "todo.md").steps
     assert [step.kind for step in steps] == ["user", "tool", "assistant", "user", "system"]
-    assert (steps[1].output, steps[2].text) == ("Todos have been modified.", "Done:\n```\nmake\n```")
+    assert (steps[1].output, steps[2].text) == (
+        "Todos have been modified.",
+        "Done:\n```\nmake\n```",
+    )
 
 
-def test_a_session_without_times_has_the_date_of_its_title_or_else_of_its_file(tmp_path: Path) -> None:
+def test_a_session_without_times_has_the_date_of_its_title_or_else_of_its_file(
+    tmp_path: Path,
+) -> None:
     turns = "_**User**_\n\nAs on 2020-01-01.\n\n_**Assistant**_\n\nDone.\n"
     titled = f"<!-- Generated by SpecStory -->\n\n# Move 2024-02-03 (2025-06-18 16:25Z)\n\n{turns}"
     chat = "User: hello\n\nAssistant: yes\n"
@@ -652,14 +794,15 @@ def test_what_was_skipped_is_counted_in_plain_english() -> None:
     assert describe_skipped(skipped) == expected
 
 
-def test_code_blocks_in_the_output_of_a_tool_are_part_of_the_output_in_specstory(tmp_path: Path) -> None:
+def test_code_blocks_in_the_output_of_a_tool_are_part_of_the_output_in_specstory(
+    tmp_path: Path,
+) -> None:
     readme = '[lamp]\nname = "seven"\n```\n\n### Try it\n\n```zsh\nlamp --name seven\n```\n\n```go\nx := 1\n```'
     turn = "_**Agent (model-x 2026-05-01 10:00:00Z)**_\n\n"
     shell = '<tool-use data-tool-type="shell" data-tool-name="Bash"><details>\n<summary>Tool use: **Bash**</summary>\n'
     task = '<tool-use data-tool-type="generic" data-tool-name="Task"><details>\n<summary>Tool use: **Task**</summary>\n'
-    write = (
-        '<tool-use data-tool-type="write" data-tool-name="Write"><details>\n<summary>Tool use: **Write**</summary>\n'
-    )
+    summary = "<details>\n<summary>Tool use: **Write**</summary>\n"
+    write = f'<tool-use data-tool-type="write" data-tool-name="Write">{summary}'
     end = "</details></tool-use>\n\n"
     (tmp_path / "fences.md").write_text(
         f"<!-- Generated by SpecStory -->\n\n_**User**_\n\nRead it.\n\n{turn}"
@@ -668,7 +811,10 @@ def test_code_blocks_in_the_output_of_a_tool_are_part_of_the_output_in_specstory
         f"{turn}{write}path `README.md`\n\n```markdown\n{readme}\n```\n\n```text\nFile created\n```\n{end}"
     )
     grep, found, written = read_trace(tmp_path / "fences.md").calls
-    assert grep.arguments == {"command": "grep lamp README.md", "description": "Look into the README"}
+    assert grep.arguments == {
+        "command": "grep lamp README.md",
+        "description": "Look into the README",
+    }
     assert grep.output == found.output == readme
     assert found.arguments == {"input": "Find lamps"}
     assert (written.arguments["content"][:6], written.output) == ("[lamp]", "File created")
@@ -679,7 +825,10 @@ def test_nothing_that_a_block_of_specstory_says_is_lost(tmp_path: Path) -> None:
     (tmp_path / "whole.md").write_text(BLOCKS)
     trace = read_trace(tmp_path / "whole.md")
     wound, task, glob = trace.calls
-    assert wound.arguments == {"command": "clock wind --turns 9", "description": "Wind it by nine turns"}
+    assert wound.arguments == {
+        "command": "clock wind --turns 9",
+        "description": "Wind it by nine turns",
+    }
     assert (wound.at, trace.model) == ("2026-05-01T10:00:05.120Z", "model-x")
     assert "### Where it stops" in task.arguments["input"]
     assert (glob.arguments, glob.output) == ({"pattern": "*.txt", "path": "gears"}, "gears/1.txt")
@@ -690,9 +839,15 @@ def test_nothing_that_a_block_of_specstory_says_is_lost(tmp_path: Path) -> None:
             assert read_trace(tmp_path / "cut.md", "specstory").steps != trace.steps, line
 
 
-def test_an_export_of_claude_code_on_the_web_is_read_and_only_what_is_the_same_is_a_repetition(tmp_path: Path) -> None:
+def test_an_export_of_claude_code_on_the_web_is_read_and_only_what_is_the_same_is_a_repetition(
+    tmp_path: Path,
+) -> None:
     def said(kind: str, text: str, uuid: str) -> dict[str, Any]:
-        return {"type": kind, "uuid": uuid, "message": {"role": kind, "content": [{"type": "text", "text": text}]}}
+        return {
+            "type": kind,
+            "uuid": uuid,
+            "message": {"role": kind, "content": [{"type": "text", "text": text}]},
+        }
 
     rows = [said("user", "Go.", "1"), said("assistant", "Gone.", "2"), said("user", "Go.", "1")]
     rows += [said("user", "Come.", "1"), {"type": "zebra"}]
@@ -713,15 +868,24 @@ def test_spans_of_other_things_and_unknown_parts_are_counted(tmp_path: Path) -> 
 
 def test_an_output_of_gemini_is_kept_with_all_its_fields(tmp_path: Path) -> None:
     response = {"output": "half", "error": "the other half was refused"}
-    parts = [{"functionCall": {"name": "ls"}}, {"functionResponse": {"name": "ls", "response": response}}]
+    parts = [
+        {"functionCall": {"name": "ls"}},
+        {"functionResponse": {"name": "ls", "response": response}},
+    ]
     rows = [{"role": "model", "parts": parts[:1]}, {"role": "user", "parts": parts[1:]}]
     (tmp_path / "parts").write_text(json.dumps({"contents": rows}), encoding="utf-8")
-    assert read_trace(tmp_path / "parts").calls[0].output == 'half\n{"error": "the other half was refused"}'
+    assert (
+        read_trace(tmp_path / "parts").calls[0].output
+        == 'half\n{"error": "the other half was refused"}'
+    )
 
 
 OTHER_SHAPES = [
     {"type": "user", "sessionId": "s", "message": {"role": "user", "content": "Go."}},
-    *({"type": "tool_use", "sessionId": "s", "name": "Bash", "input": {"command": name}} for name in ("ls", "pwd")),
+    *(
+        {"type": "tool_use", "sessionId": "s", "name": "Bash", "input": {"command": name}}
+        for name in ("ls", "pwd")
+    ),
 ]
 
 
@@ -748,7 +912,9 @@ def test_a_file_that_is_mostly_not_understood_is_refused_by_name(
     assert lost.partition(" ")[2] in refused.value.message
     name = refused.value.message.partition("detected as ")[2].partition(" ")[0]
     assert name == read_as
-    shown = upskill("trace", "show", path, "--format", name)  # a person who names the format is shown what there is
+    shown = upskill(
+        "trace", "show", path, "--format", name
+    )  # a person who names the format is shown what there is
     assert shown.code == 0
     assert lost.partition(" ")[2] in " ".join(shown.err.split()).partition("Skipped: ")[2]
     assert json.loads(upskill("trace", "show", path, "--format", name, "--json").out)["skipped"]
@@ -775,12 +941,18 @@ TALK = "{user}\n\nDeploy it.\n\n{agent}\n\nDone.\n\n```console\n$ tern deploy\no
     ],
 )
 @pytest.mark.parametrize(
-    "title", ["", "---\ntitle: A day\n---\n\n# A day\n\n_Exported on Monday_\n\n- Model: x\n\n---\n\n"]
+    "title",
+    ["", "---\ntitle: A day\n---\n\n# A day\n\n_Exported on Monday_\n\n- Model: x\n\n---\n\n"],
 )
-def test_a_transcript_is_known_by_its_speakers(user: str, agent: str, title: str, tmp_path: Path) -> None:
+def test_a_transcript_is_known_by_its_speakers(
+    user: str, agent: str, title: str, tmp_path: Path
+) -> None:
     path = tmp_path / "talk.md"
     talk = title + TALK.format(user=user, agent=agent)
-    for text in (talk, f"{talk}## What I did\n\nAll of it.\n\n{user}\n\nThanks.\n\n{agent}\n\nBye.\n"):
+    for text in (
+        talk,
+        f"{talk}## What I did\n\nAll of it.\n\n{user}\n\nThanks.\n\n{agent}\n\nBye.\n",
+    ):
         path.write_text(text, encoding="utf-8")
         assert detect_format(path) in ("markdown", "specstory", "aider")
 
@@ -816,21 +988,39 @@ def test_a_page_with_commands_or_a_dialog_in_it_is_no_trace(page: str, tmp_path:
 
 # Nothing is lost: what a writer of each format writes, its reader gives back.
 
-Event = tuple[Any, ...]  # ("user" | "assistant" | "thinking", text) or ("call", tool, arguments, output, status)
-words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(lambda text: text.strip())
+Event = tuple[
+    Any, ...
+]  # ("user" | "assistant" | "thinking", text) or ("call", tool, arguments, output, status)
+words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
+    lambda text: text.strip()
+)
 safe = words.filter(
-    lambda text: not text.lstrip().startswith(("<", "#", "Caveat", "unsupported", "{", "Chunk", "Exit", "Wall"))
+    lambda text: (
+        not text.lstrip().startswith(
+            ("<", "#", "Caveat", "unsupported", "{", "Chunk", "Exit", "Wall")
+        )
+    )
 )
 values = st.one_of(
-    st.text(max_size=20), st.integers(-1000, 1000), st.booleans(), st.none(), st.lists(st.text(max_size=5), max_size=3)
+    st.text(max_size=20),
+    st.integers(-1000, 1000),
+    st.booleans(),
+    st.none(),
+    st.lists(st.text(max_size=5), max_size=3),
 )
 arguments = st.dictionaries(st.text(min_size=1, max_size=8), values, max_size=3)
 calls = st.tuples(
-    st.just("call"), st.sampled_from(["Bash", "Write", "grep"]), arguments, safe, st.sampled_from(["ok", "error"])
+    st.just("call"),
+    st.sampled_from(["Bash", "Write", "grep"]),
+    arguments,
+    safe,
+    st.sampled_from(["ok", "error"]),
 )
 turns = st.tuples(st.sampled_from(["user", "assistant", "thinking"]), safe)
 histories = st.lists(st.one_of(turns, calls), max_size=8)
-plain_words = st.lists(st.text("abcdefgh", min_size=1, max_size=8), min_size=1, max_size=5).map(" ".join)
+plain_words = st.lists(st.text("abcdefgh", min_size=1, max_size=8), min_size=1, max_size=5).map(
+    " ".join
+)
 plain_histories = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["user", "assistant"]), plain_words),
@@ -872,7 +1062,11 @@ def as_claude_code(history: list[Event]) -> Iterator[dict[str, Any]]:
                 "content": output,
                 "is_error": status == "error",
             }
-            yield head | {"type": "user", "uuid": f"{number}r", "message": {"role": "user", "content": [back]}}
+            yield head | {
+                "type": "user",
+                "uuid": f"{number}r",
+                "message": {"role": "user", "content": [back]},
+            }
         else:
             kind = "text" if event[0] == "assistant" else "thinking"
             yield head | {
@@ -886,7 +1080,12 @@ def as_codex(history: list[Event]) -> Iterator[dict[str, Any]]:
     for number, event in enumerate(history):
         if event[0] == "call":
             _, tool, given, output, status = event
-            call = {"type": "function_call", "name": tool, "arguments": json.dumps(given), "call_id": f"c{number}"}
+            call = {
+                "type": "function_call",
+                "name": tool,
+                "arguments": json.dumps(given),
+                "call_id": f"c{number}",
+            }
             yield {"type": "response_item", "payload": call}
             ended = f"Process exited with code {int(status == 'error')}"
             wrapped = f"Chunk ID: 1\nWall time: 0.1 seconds\n{ended}\nOutput:\n{output}"
@@ -895,11 +1094,18 @@ def as_codex(history: list[Event]) -> Iterator[dict[str, Any]]:
         elif event[0] == "thinking":
             yield {
                 "type": "response_item",
-                "payload": {"type": "reasoning", "summary": [{"type": "summary_text", "text": event[1]}]},
+                "payload": {
+                    "type": "reasoning",
+                    "summary": [{"type": "summary_text", "text": event[1]}],
+                },
             }
         else:
             kind = "input_text" if event[0] == "user" else "output_text"
-            message = {"type": "message", "role": event[0], "content": [{"type": kind, "text": event[1]}]}
+            message = {
+                "type": "message",
+                "role": event[0],
+                "content": [{"type": kind, "text": event[1]}],
+            }
             yield {"type": "response_item", "payload": message}
 
 
@@ -909,7 +1115,11 @@ def as_openai(history: list[Event]) -> list[dict[str, Any]]:
         if event[0] == "call":
             function = {"name": event[1], "arguments": json.dumps(event[2])}
             told.append(
-                {"role": "assistant", "content": None, "tool_calls": [{"id": str(number), "function": function}]}
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": str(number), "function": function}],
+                }
             )
             told.append({"role": "tool", "tool_call_id": str(number), "content": event[3]})
         elif event[0] == "thinking":
@@ -936,14 +1146,20 @@ WRITERS: dict[str, Callable[[list[Event]], Any]] = {
 }
 
 
-def check_nothing_is_lost(kind: str, path: Path, history: list[Event], before: tuple[str, ...] = ()) -> None:
+def check_nothing_is_lost(
+    kind: str, path: Path, history: list[Event], before: tuple[str, ...] = ()
+) -> None:
     assert kind == "markdown" or detect_format(path) == kind
     trace = read_trace(path)
     assert asked(trace) == [*before, *(event[1] for event in history if event[0] == "user")]
     for told in ("assistant", "thinking"):
-        assert [step.text for step in trace.steps if step.kind == told] == [e[1] for e in history if e[0] == told]
+        assert [step.text for step in trace.steps if step.kind == told] == [
+            e[1] for e in history if e[0] == told
+        ]
     written = [event for event in history if event[0] == "call"]
-    assert [(c.tool, c.arguments, c.output) for c in trace.calls] == [event[1:4] for event in written]
+    assert [(c.tool, c.arguments, c.output) for c in trace.calls] == [
+        event[1:4] for event in written
+    ]
     expected: list[Status] = [event[4] for event in written]
     if kind not in ("messages", "markdown"):
         assert [call.status for call in trace.calls] == expected
@@ -952,7 +1168,9 @@ def check_nothing_is_lost(kind: str, path: Path, history: list[Event], before: t
 
 @pytest.mark.parametrize("kind", WRITERS)
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(history=histories)
 def test_no_call_output_or_turn_is_lost(kind: str, history: list[Event], tmp_path: Path) -> None:
@@ -967,7 +1185,12 @@ def test_no_call_output_or_turn_is_lost(kind: str, history: list[Event], tmp_pat
 
 
 any_step = st.one_of(
-    st.builds(Step, st.sampled_from(["user", "assistant", "system", "thinking"]), words, at=st.just("10:00")),
+    st.builds(
+        Step,
+        st.sampled_from(["user", "assistant", "system", "thinking"]),
+        words,
+        at=st.just("10:00"),
+    ),
     st.builds(
         Step,
         st.just("tool"),
@@ -982,7 +1205,9 @@ any_step = st.one_of(
 numbers = st.integers(0, 10**6)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     steps=st.lists(any_step, max_size=8),
     usage=st.builds(Usage, numbers, numbers, numbers, numbers, st.none() | st.floats(0, 10)),
@@ -1004,7 +1229,9 @@ def test_a_trace_of_our_own_is_written_and_read_back_the_same(
     assert replace(read_trace(tmp_path / "trace.json"), started="") == trace
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(history=plain_histories)
 def test_no_command_of_a_pasted_transcript_is_lost(history: list[Event], tmp_path: Path) -> None:
     path = tmp_path / "trace.txt"
@@ -1015,8 +1242,12 @@ def test_no_command_of_a_pasted_transcript_is_lost(history: list[Event], tmp_pat
 # What is broken is counted and told, and never the end.
 
 JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -1035,13 +1266,24 @@ def spoiled(value: Any, path: list[int], by: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in FILES if not name.endswith((".md", ".txt", "typescript")) and "tarn" not in name]
+    "name",
+    [
+        name
+        for name in FILES
+        if not name.endswith((".md", ".txt", "typescript")) and "tarn" not in name
+    ],
 )
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(line=st.integers(0, 10_000), where=st.lists(st.integers(0, 20), min_size=1, max_size=7), by=JSON)
-def test_any_value_may_be_anything(name: str, line: int, where: list[int], by: Any, tmp_path: Path) -> None:
+@given(
+    line=st.integers(0, 10_000), where=st.lists(st.integers(0, 20), min_size=1, max_size=7), by=JSON
+)
+def test_any_value_may_be_anything(
+    name: str, line: int, where: list[int], by: Any, tmp_path: Path
+) -> None:
     text = (FIXTURES / name).read_text(encoding="utf-8")
     path = tmp_path / "trace"
     if name.endswith((".json", ".traj")):
@@ -1079,7 +1321,9 @@ def test_broken_lines_are_counted_and_told(tmp_path: Path) -> None:
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_with_the_formats(data: bytes, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_refused_with_the_formats(
+    data: bytes, said: str, tmp_path: Path
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
     with pytest.raises(UsageError) as refused:
@@ -1096,9 +1340,15 @@ def test_a_missing_file_and_an_unknown_format_are_usage_errors(tmp_path: Path) -
 
 
 def test_a_result_without_a_call_is_kept(tmp_path: Path) -> None:
-    rows = [{"role": "tool", "tool_call_id": "gone", "content": "forty-two"}, {"role": "user", "content": "Thanks."}]
+    rows = [
+        {"role": "tool", "tool_call_id": "gone", "content": "forty-two"},
+        {"role": "user", "content": "Thanks."},
+    ]
     trace = read_trace(write_lines(tmp_path / "t", rows))
-    assert [(step.kind, step.output) for step in trace.steps] == [("tool", "forty-two"), ("user", "")]
+    assert [(step.kind, step.output) for step in trace.steps] == [
+        ("tool", "forty-two"),
+        ("user", ""),
+    ]
 
 
 def test_the_items_of_the_responses_api_and_streams_of_vercel_are_messages(tmp_path: Path) -> None:
@@ -1109,9 +1359,14 @@ def test_the_items_of_the_responses_api_and_streams_of_vercel_are_messages(tmp_p
         {"type": "function_call_output", "call_id": "1", "output": "a"},
         {
             "role": "assistant",
-            "content": [{"type": "tool-call", "toolCallId": "2", "toolName": "cat", "args": {"f": "a"}}],
+            "content": [
+                {"type": "tool-call", "toolCallId": "2", "toolName": "cat", "args": {"f": "a"}}
+            ],
         },
-        {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "2", "result": "inside"}]},
+        {
+            "role": "tool",
+            "content": [{"type": "tool-result", "toolCallId": "2", "result": "inside"}],
+        },
     ]
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"input": rows}), encoding="utf-8")
@@ -1123,7 +1378,8 @@ def test_the_items_of_the_responses_api_and_streams_of_vercel_are_messages(tmp_p
 def test_a_long_session_is_read_whole_with_little_memory(tmp_path: Path) -> None:
     output = "x" * 5500
     history: list[Event] = [
-        ("call", "Bash", {"command": f"step {number}"}, f"{number} {output}", "ok") for number in range(1000)
+        ("call", "Bash", {"command": f"step {number}"}, f"{number} {output}", "ok")
+        for number in range(1000)
     ]
     path = write_lines(tmp_path / "long.jsonl", list(as_claude_code(history)))
     assert path.stat().st_size > 5_000_000
@@ -1148,7 +1404,9 @@ def test_what_a_person_said_to_a_command_of_mini_swe_agent_is_theirs(tmp_path: P
     rejection = "Command not executed. The user rejected your command with the following message:"
     messages[place]["content"] = f"{rejection} Leave the lid on."
     path = tmp_path / "kettle.traj.json"
-    path.write_text(json.dumps({"info": {"mini_version": "1"}, "messages": messages}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"info": {"mini_version": "1"}, "messages": messages}), encoding="utf-8"
+    )
     trace = read_trace(path)
     assert asked(trace)[1] == "Leave the lid on."
     assert (trace.calls[0].status, trace.calls[0].output) == ("error", rejection)
@@ -1160,7 +1418,9 @@ def test_one_of_many_tasks_in_a_file_is_named_like_a_file_in_a_folder(tmp_path: 
     path = write_lines(tmp_path / "output.jsonl", [task, other])
     first = read_trace(path)
     assert (first.session, len(first.calls)) == ("post-1", 3)
-    assert first.warnings == ("it contains 2 tasks; only the first was read. The others are output.jsonl/parcels-2",)
+    assert first.warnings == (
+        "it contains 2 tasks; only the first was read. The others are output.jsonl/parcels-2",
+    )
     second = read_trace(path / "parcels-2")
     assert (second.session, len(second.calls), second.warnings) == ("parcels-2", 1, ())
     with pytest.raises(UsageError, match=": no task named 'parcels-3'"):
@@ -1169,11 +1429,17 @@ def test_one_of_many_tasks_in_a_file_is_named_like_a_file_in_a_folder(tmp_path: 
 
 def test_turns_that_were_taken_back_are_left_out_and_told(tmp_path: Path) -> None:
     rows = load_lines("pi/2026-05-06T08-41-00-000Z_0c1d.jsonl")
-    other = rows[-1] | {"id": "m9", "parentId": "m2", "message": rows[-1]["message"] | {"content": "Or does it?"}}
+    other = rows[-1] | {
+        "id": "m9",
+        "parentId": "m2",
+        "message": rows[-1]["message"] | {"content": "Or does it?"},
+    }
     trace = read_trace(write_lines(tmp_path / "t", [*rows, other]))
     assert kinds(trace) == ["user"]
     assert trace.warnings == ("skipped 6 lines from turns that were undone",)
-    broken = read_trace(write_lines(tmp_path / "t", rows[:2] + rows[3:]))  # a line on the way is lost
+    broken = read_trace(
+        write_lines(tmp_path / "t", rows[:2] + rows[3:])
+    )  # a line on the way is lost
     assert (len(broken.calls), broken.warnings) == (3, ())
 
 
@@ -1187,11 +1453,14 @@ def test_the_contents_of_geminis_api_are_read_in_all_their_shapes(tmp_path: Path
     assert read_trace(write_lines(tmp_path / "lines.jsonl", contents)).calls == whole.calls
 
 
-def test_the_latest_of_several_chats_or_conversations_is_read_and_others_can_be_named(tmp_path: Path) -> None:
+def test_the_latest_of_several_chats_or_conversations_is_read_and_others_can_be_named(
+    tmp_path: Path,
+) -> None:
     history = (FIXTURES / "aider/.aider.chat.history.md").read_text(encoding="utf-8")
     path = tmp_path / "history.md"
     path.write_text(
-        history + "\n# aider chat started at 2025-02-01 08:00:00\n\n#### hello  \n\nHello.\n", encoding="utf-8"
+        history + "\n# aider chat started at 2025-02-01 08:00:00\n\n#### hello  \n\nHello.\n",
+        encoding="utf-8",
     )
     trace = read_trace(path)
     assert (trace.goal, len(trace.calls)) == ("hello", 0)
@@ -1213,7 +1482,9 @@ def test_the_latest_of_several_chats_or_conversations_is_read_and_others_can_be_
         read_trace(path / "c-3")
 
 
-def test_a_conversation_of_chatgpt_is_named_by_its_id_or_title_and_answers_asked_for_again_are_told() -> None:
+def test_a_conversation_of_chatgpt_is_named_by_its_id_or_title_and_answers_asked_for_again_are_told() -> (
+    None
+):
     file = FIXTURES / "chatgpt/conversations.json"
     latest = read_trace(file)
     assert latest.session == "c2"
@@ -1233,9 +1504,14 @@ def test_a_conversation_of_chatgpt_is_named_by_its_id_or_title_and_answers_asked
 
 def test_conversations_of_chatgpt_without_ids_are_all_named(tmp_path: Path) -> None:
     file = tmp_path / "conversations.json"
-    message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Dim the light."]}}
+    message = {
+        "author": {"role": "user"},
+        "content": {"content_type": "text", "parts": ["Dim the light."]},
+    }
     nodes = {"a": {"message": None, "parent": None}, "b": {"message": message, "parent": "a"}}
-    file.write_text(json.dumps([{"title": name, "mapping": nodes} for name in ("Lamp", "Lamp", "Wick")]))
+    file.write_text(
+        json.dumps([{"title": name, "mapping": nodes} for name in ("Lamp", "Lamp", "Wick")])
+    )
     latest = read_trace(file)
     assert latest.goal == "Dim the light."
     assert "it contains 3 conversations" in latest.warnings[0]
@@ -1247,11 +1523,18 @@ def test_conversations_of_chatgpt_without_ids_are_all_named(tmp_path: Path) -> N
 
 def test_turns_that_were_undone_in_codex_are_told_and_left_out(tmp_path: Path) -> None:
     def turn(number: int) -> list[dict[str, Any]]:
-        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": f"Request {number}."}]}
+        said = {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": f"Request {number}."}],
+        }
         return [
             {"type": "event_msg", "payload": {"type": "task_started", "turn_id": f"t{number}"}},
             {"type": "response_item", "payload": said},
-            {"type": "event_msg", "payload": {"type": "user_message", "message": f"Request {number}."}},
+            {
+                "type": "event_msg",
+                "payload": {"type": "user_message", "message": f"Request {number}."},
+            },
         ]
 
     back = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 2}}
@@ -1274,7 +1557,9 @@ def test_chats_without_the_spaces_that_editors_take_away_are_read(tmp_path: Path
     assert kinds(read_trace(path)) == ["system", "user", "assistant", "tool"]
 
 
-def test_a_typed_command_goes_on_after_a_backslash_and_fails_by_what_it_prints(tmp_path: Path) -> None:
+def test_a_typed_command_goes_on_after_a_backslash_and_fails_by_what_it_prints(
+    tmp_path: Path,
+) -> None:
     typed = {
         "heron deploy --region eu-north \\\n>   --strategy rolling \\\n> --wait\nFAILED: no lock is held": "error",
         "heron push --all \\\n  --force\npushing\nERROR no remote": "error",
@@ -1283,7 +1568,11 @@ def test_a_typed_command_goes_on_after_a_backslash_and_fails_by_what_it_prints(t
         "cat heron.log\nERROR no remote": "unknown",
         "dir C:\\src\\\nlamp.txt": "unknown",
     }
-    commands = ["heron deploy --region eu-north --strategy rolling --wait", "heron push --all --force", "heron pull"]
+    commands = [
+        "heron deploy --region eu-north --strategy rolling --wait",
+        "heron push --all --force",
+        "heron pull",
+    ]
     commands += ["heron list", "cat heron.log", "dir C:\\src\\"]
     path = tmp_path / "window.txt"
     for prompt, reader in (("ada@host:~/src$ ", "terminal"), ("$ ", "markdown")):
@@ -1297,12 +1586,22 @@ def test_a_typed_command_goes_on_after_a_backslash_and_fails_by_what_it_prints(t
 
 def test_an_empty_line_ends_what_the_person_typed_into_aider(tmp_path: Path) -> None:
     path = tmp_path / ".aider.chat.history.md"
-    said = ["/run quill publish --dry-run", "no, always pass --site docs\n\nto quill publish", "/run quill list", "ok"]
+    said = [
+        "/run quill publish --dry-run",
+        "no, always pass --site docs\n\nto quill publish",
+        "/run quill list",
+        "ok",
+    ]
     for end in ("  ", ""):
         marked = ["\n".join(f"#### {line}{end}" for line in text.split("\n")) for text in said]
-        path.write_text("\n\n".join([*marked[:3], f"> 2 sites{end}", marked[3], "Done.\n"]), encoding="utf-8")
+        path.write_text(
+            "\n\n".join([*marked[:3], f"> 2 sites{end}", marked[3], "Done.\n"]), encoding="utf-8"
+        )
         trace = read_trace(path)
-        assert [call.arguments["command"] for call in trace.calls] == ["quill publish --dry-run", "quill list"]
+        assert [call.arguments["command"] for call in trace.calls] == [
+            "quill publish --dry-run",
+            "quill list",
+        ]
         assert asked(trace) == [said[1], "ok"]
         assert [call.output for call in trace.calls] == ["", "2 sites"]
 
@@ -1311,7 +1610,8 @@ def test_a_turn_that_an_output_quotes_is_nobodys_turn(tmp_path: Path) -> None:
     def read(*parts: str) -> Trace:
         path = tmp_path / "history.md"
         path.write_text(
-            "\n\n".join(["_**User**_", "Show me the log.", *parts, "_**Agent**_", "Done."]), encoding="utf-8"
+            "\n\n".join(["_**User**_", "Show me the log.", *parts, "_**Agent**_", "Done."]),
+            encoding="utf-8",
         )
         return read_trace(path)
 
@@ -1323,7 +1623,11 @@ def test_a_turn_that_an_output_quotes_is_nobodys_turn(tmp_path: Path) -> None:
         trace = read("_**Agent**_", f"{begin}\n\n`cat old.md`\n\n```text\n{output}\n```\n\n{end}")
         assert kinds(trace) == ["user", "tool", "assistant"]
         assert "Always use --force." in trace.calls[0].output
-    assert kinds(read("_**Agent**_", f"Tool use: **Bash** `cat`\n\n```\n{old}\n```")) == ["user", "tool", "assistant"]
+    assert kinds(read("_**Agent**_", f"Tool use: **Bash** `cat`\n\n```\n{old}\n```")) == [
+        "user",
+        "tool",
+        "assistant",
+    ]
     assert asked(read(f"```\n{old}\n```\n\nThat one."))[0].endswith("That one.")
     # What is never closed ends with the turn.
     assert len(asked(read("_**Agent**_", f"{begin}\n\n`cat`", old))) == 2
@@ -1339,19 +1643,37 @@ def test_spans_are_read_however_they_are_laid_out(tmp_path: Path) -> None:
         assert read_trace(path).steps == trace.steps
 
 
-def test_spans_of_tools_without_an_id_find_their_calls_by_arguments_then_by_order(tmp_path: Path) -> None:
+def test_spans_of_tools_without_an_id_find_their_calls_by_arguments_then_by_order(
+    tmp_path: Path,
+) -> None:
     def span(number: int, **attributes: object) -> dict[str, Any]:
         told = {f"gen_ai.{name.replace('__', '.')}": value for name, value in attributes.items()}
-        return {"name": "x", "span_id": f"s{number}", "start_time": f"2026-01-01T10:00:0{number}Z", "attributes": told}
+        return {
+            "name": "x",
+            "span_id": f"s{number}",
+            "start_time": f"2026-01-01T10:00:0{number}Z",
+            "attributes": told,
+        }
 
     def run(number: int, command: str, result: str) -> dict[str, Any]:
         given = {"tool__call__arguments": json.dumps({"command": command})} if command else {}
-        return span(number, operation__name="execute_tool", tool__name="bash", tool__call__result=result, **given)
+        return span(
+            number,
+            operation__name="execute_tool",
+            tool__name="bash",
+            tool__call__result=result,
+            **given,
+        )
 
     parts = [
-        {"type": "tool_call", "id": name, "name": "bash", "arguments": {"command": name}} for name in ("a", "b", "c")
+        {"type": "tool_call", "id": name, "name": "bash", "arguments": {"command": name}}
+        for name in ("a", "b", "c")
     ]
-    said = span(1, operation__name="chat", output__messages=json.dumps([{"role": "assistant", "parts": parts}]))
+    said = span(
+        1,
+        operation__name="chat",
+        output__messages=json.dumps([{"role": "assistant", "parts": parts}]),
+    )
     path = tmp_path / "spans.jsonl"
     rows = [said, run(2, "b", "of b"), run(3, "a", "of a"), run(4, "", "of c")]
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
@@ -1365,7 +1687,13 @@ def test_spans_of_tools_without_an_id_find_their_calls_by_arguments_then_by_orde
 def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) -> None:
     def span(number: int, trace: str = "t1", **more: Any) -> dict[str, Any]:
         about = {"trace_id": trace, "span_id": str(number)}
-        return {"name": "x", "context": about, "start_time": f"2026-01-01T10:00:0{number}Z", "attributes": {}, **more}
+        return {
+            "name": "x",
+            "context": about,
+            "start_time": f"2026-01-01T10:00:0{number}Z",
+            "attributes": {},
+            **more,
+        }
 
     numbered = {
         "gen_ai.prompt.0.role": "user",
@@ -1376,9 +1704,17 @@ def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) ->
     }
     events = [
         {"name": "gen_ai.user.message", "attributes": {"content": "Go."}},
-        {"name": "gen_ai.choice", "attributes": {"message": json.dumps({"role": "assistant", "content": "I go."})}},
+        {
+            "name": "gen_ai.choice",
+            "attributes": {"message": json.dumps({"role": "assistant", "content": "I go."})},
+        },
     ]
-    tool = {"openinference.span.kind": "TOOL", "tool.name": "ls", "input.value": '{"at": "."}', "output.value": "a"}
+    tool = {
+        "openinference.span.kind": "TOOL",
+        "tool.name": "ls",
+        "input.value": '{"at": "."}',
+        "output.value": "a",
+    }
     inference = {
         "openinference.span.kind": "LLM",
         "llm.input_messages.0.message.role": "user",
@@ -1391,7 +1727,9 @@ def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) ->
         {"attributes": {"gen_ai.system": "x"}, "events": events},
     ]
     for first in shapes:
-        trace = read_trace(write_lines(tmp_path / "spans.jsonl", [span(2, attributes=tool), span(1) | first]))
+        trace = read_trace(
+            write_lines(tmp_path / "spans.jsonl", [span(2, attributes=tool), span(1) | first])
+        )
         assert [step.text or step.output for step in trace.steps] == ["Go.", "I go.", "a"]
         assert trace.calls[0].arguments == {"at": "."}
     other = span(5, trace="t2", attributes=numbered | {"gen_ai.prompt.0.content": "Stay."})
@@ -1400,7 +1738,9 @@ def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) ->
     assert "it contains 2 traces; only the latest was read" in read_trace(path).warnings[0]
 
 
-def test_a_single_command_that_was_recorded_is_known_by_the_head_of_its_file(tmp_path: Path) -> None:
+def test_a_single_command_that_was_recorded_is_known_by_the_head_of_its_file(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "typescript"
     path.write_text(
         'Script started on 2026-10-09 16:38:31+00:00 [COMMAND="make all" <not executed on terminal>]\none\ntwo\n\n'
@@ -1408,7 +1748,11 @@ def test_a_single_command_that_was_recorded_is_known_by_the_head_of_its_file(tmp
         encoding="utf-8",
     )
     call = read_trace(path).calls[0]
-    assert (call.arguments, call.output, call.status) == ({"command": "make all"}, "one\ntwo", "error")
+    assert (call.arguments, call.output, call.status) == (
+        {"command": "make all"},
+        "one\ntwo",
+        "error",
+    )
 
 
 def test_a_damaged_file_is_read_in_part_or_refused_in_words(tmp_path: Path) -> None:
@@ -1439,7 +1783,8 @@ def test_lines_that_ran_into_each_other_and_sessions_without_ids_are_read(tmp_pa
     row = {"type": "user", "message": {"role": "user", "content": "Go."}}
     assert read_trace(write_lines(path, [row])).agent == "claude-code"
     wrapped = [
-        {"type": "message", "id": "1", "message": {"role": role, "content": role}} for role in ("user", "assistant")
+        {"type": "message", "id": "1", "message": {"role": role, "content": role}}
+        for role in ("user", "assistant")
     ]
     assert kinds(read_trace(write_lines(path, wrapped))) == ["user", "assistant"]
 
@@ -1499,10 +1844,27 @@ def codex_home(tmp_path: Path) -> Path:
         *called("c2", "spawn_agent", json.dumps({"agent_id": "019e5155-aaaa", "nickname": "Mole"})),
         *called("c3", "spawn_agent", json.dumps({"agent_id": "019e5155-bbbb"})),
     ]
-    main = codex_rows("019e5155-0000", *before, *spawn, said("assistant", "It was under the mat."), source="cli")
-    mole = {"subagent": {"thread_spawn": {"parent_thread_id": "019e5155-0000", "depth": 1, "agent_nickname": "Mole"}}}
-    dig = codex_rows("019e5155-aaaa", said("user", "Dig."), *called("d1", "exec_command", "a worm"), source=mole)
-    fork = codex_rows("019e5155-bbbb", *before, *called("e1", "exec_command", "a mat"), source={"subagent": "review"})
+    main = codex_rows(
+        "019e5155-0000", *before, *spawn, said("assistant", "It was under the mat."), source="cli"
+    )
+    mole = {
+        "subagent": {
+            "thread_spawn": {
+                "parent_thread_id": "019e5155-0000",
+                "depth": 1,
+                "agent_nickname": "Mole",
+            }
+        }
+    }
+    dig = codex_rows(
+        "019e5155-aaaa", said("user", "Dig."), *called("d1", "exec_command", "a worm"), source=mole
+    )
+    fork = codex_rows(
+        "019e5155-bbbb",
+        *before,
+        *called("e1", "exec_command", "a mat"),
+        source={"subagent": "review"},
+    )
     for number, rows in enumerate((main, dig, fork)):
         path = day / f"rollout-2026-05-06T08-0{number}-00-{rows[0]['payload']['id']}.jsonl"
         write_lines(path, rows)
@@ -1514,7 +1876,9 @@ def test_the_sub_agents_of_codex_follow_the_calls_that_started_them(codex_home: 
     path = find_trace("codex:last", {"HOME": str(codex_home)})
     assert path.name.endswith("019e5155-0000.jsonl")  # not the sub-agents, which worked later
     trace = read_trace(path)
-    assert [(call.output if call.tool != "spawn_agent" else "", call.agent) for call in trace.calls] == [
+    assert [
+        (call.output if call.tool != "spawn_agent" else "", call.agent) for call in trace.calls
+    ] == [
         ("no key", ""),
         ("", ""),
         ("a worm", "Mole"),
@@ -1542,7 +1906,9 @@ def test_a_compressed_session_of_codex_is_read_like_any_other(
         read_trace(packed)
     packed.write_bytes(whole)
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(UsageError, match="compressed with Zstandard, and the `zstandard` package") as refused:
+    with pytest.raises(
+        UsageError, match="compressed with Zstandard, and the `zstandard` package"
+    ) as refused:
         read_trace(packed)
     assert "[zstd]" in refused.value.hint
 
@@ -1594,19 +1960,36 @@ def agents(tmp_path: Path) -> Path:
     home = tmp_path / "agents"
     places = [
         ("copilot/events.jsonl", ".copilot/session-state/6f2e/events.jsonl"),
-        ("pi/2026-05-06T08-41-00-000Z_0c1d.jsonl", ".pi/agent/sessions/--home-ada--/2026-05-06T08-41_0c1d.jsonl"),
+        (
+            "pi/2026-05-06T08-41-00-000Z_0c1d.jsonl",
+            ".pi/agent/sessions/--home-ada--/2026-05-06T08-41_0c1d.jsonl",
+        ),
         ("qwen/9ac9.jsonl", ".qwen/projects/-home-ada-well/chats/9ac9.jsonl"),
-        ("gemini/session-2026-03-02T10-00-7c1e.json", ".gemini/tmp/0f3a/chats/session-2026-03-02T10-00-7c1e.json"),
-        ("cursor/lighthouse.jsonl", ".cursor/projects/home-ada-lamp/agent-transcripts/5d2f/5d2f.jsonl"),
-        ("codex/orchard.jsonl", ".codex/sessions/2026/11/15/rollout-2026-11-15T04-55-29-01a1dd8f.jsonl"),
-        ("codex/fruit.jsonl", ".codex/sessions/2026/11/15/rollout-2026-11-15T04-58-33-01a1dd92.jsonl"),
+        (
+            "gemini/session-2026-03-02T10-00-7c1e.json",
+            ".gemini/tmp/0f3a/chats/session-2026-03-02T10-00-7c1e.json",
+        ),
+        (
+            "cursor/lighthouse.jsonl",
+            ".cursor/projects/home-ada-lamp/agent-transcripts/5d2f/5d2f.jsonl",
+        ),
+        (
+            "codex/orchard.jsonl",
+            ".codex/sessions/2026/11/15/rollout-2026-11-15T04-55-29-01a1dd8f.jsonl",
+        ),
+        (
+            "codex/fruit.jsonl",
+            ".codex/sessions/2026/11/15/rollout-2026-11-15T04-58-33-01a1dd92.jsonl",
+        ),
         ("claude_code/orchard.jsonl", ".claude/projects/-home-ada-src-orchard/f5d0a5b3.jsonl"),
     ]
     for number, (fixture, place) in enumerate(places):
         (home / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(FIXTURES / fixture, home / place)
         os.utime(home / place, (1_790_000_000 + number, 1_790_000_000 + number))
-    write_database(home / ".local/share/opencode/opencode.db", "opencode/orchard.json", 1_790_000_010_000)
+    write_database(
+        home / ".local/share/opencode/opencode.db", "opencode/orchard.json", 1_790_000_010_000
+    )
     return home
 
 
@@ -1615,15 +1998,23 @@ def write_database(path: Path, fixture: str, changed: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     export = json.loads((FIXTURES / fixture).read_text(encoding="utf-8"))
     with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE session (id, parent_id, directory, time_created, time_updated)")
+        connection.execute(
+            "CREATE TABLE session (id, parent_id, directory, time_created, time_updated)"
+        )
         connection.execute("CREATE TABLE message (id, session_id, time_created, data)")
         connection.execute("CREATE TABLE part (id, message_id, session_id, data)")
         id = export["info"]["id"]  # noqa: A001
-        connection.execute("INSERT INTO session VALUES (?, NULL, ?, 1, ?)", (id, export["info"]["directory"], changed))
+        connection.execute(
+            "INSERT INTO session VALUES (?, NULL, ?, 1, ?)",
+            (id, export["info"]["directory"], changed),
+        )
         for message in export["messages"]:
             info = message["info"]
             created = info["time"]["created"]
-            connection.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (info["id"], id, created, json.dumps(info)))
+            connection.execute(
+                "INSERT INTO message VALUES (?, ?, ?, ?)",
+                (info["id"], id, created, json.dumps(info)),
+            )
             for part in message["parts"]:
                 row = (part["id"], info["id"], id, json.dumps(part))
                 connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", row)
@@ -1633,12 +2024,27 @@ def write_database(path: Path, fixture: str, changed: int) -> None:
 def test_sessions_are_found_latest_first(agents: Path) -> None:
     found = find_sessions(environment={"HOME": str(agents)})
     assert [session.agent for session in found] == [
-        *("opencode", "claude-code", "codex", "codex", "cursor", "gemini", "qwen-code", "pi", "copilot")
+        *(
+            "opencode",
+            "claude-code",
+            "codex",
+            "codex",
+            "cursor",
+            "gemini",
+            "qwen-code",
+            "pi",
+            "copilot",
+        )
     ]
-    assert [session.agent for session in find_sessions("codex", {"HOME": str(agents)})] == ["codex", "codex"]
+    assert [session.agent for session in find_sessions("codex", {"HOME": str(agents)})] == [
+        "codex",
+        "codex",
+    ]
 
 
-def test_sessions_in_folders_of_their_own_are_called_by_the_folder_and_read_what_lies_beside(tmp_path: Path) -> None:
+def test_sessions_in_folders_of_their_own_are_called_by_the_folder_and_read_what_lies_beside(
+    tmp_path: Path,
+) -> None:
     brain = ".gemini/antigravity-cli/brain/a1/.system_generated/logs/transcript.jsonl"
     places = {
         "kimi:k1": ("kimi/kiln.jsonl", ".kimi-code/sessions/wd_kiln_0a/k1/agents/main/wire.jsonl"),
@@ -1653,8 +2059,13 @@ def test_sessions_in_folders_of_their_own_are_called_by_the_folder_and_read_what
         shutil.copy(FIXTURES / fixture, tmp_path / place)
     summary = {"info": {"id": "g1", "cwd": "/home/ada"}, "created_at": "2026-10-01T10:00:00Z"}
     (tmp_path / places["grok:g1"][1]).with_name("summary.json").write_text(json.dumps(summary))
-    settings = {"model": "opus", "tokenUsage": {"inputTokens": 9, "outputTokens": 5, "cacheReadTokens": 3}}
-    (tmp_path / places["droid:8c08"][1]).with_name("8c08.settings.json").write_text(json.dumps(settings))
+    settings = {
+        "model": "opus",
+        "tokenUsage": {"inputTokens": 9, "outputTokens": 5, "cacheReadTokens": 3},
+    }
+    (tmp_path / places["droid:8c08"][1]).with_name("8c08.settings.json").write_text(
+        json.dumps(settings)
+    )
     read = {name: read_trace(find_trace(name, {"HOME": str(tmp_path)})) for name in places}
     for name, (fixture, _) in places.items():
         assert read[name].steps == read_trace(FIXTURES / fixture).steps
@@ -1665,8 +2076,12 @@ def test_sessions_in_folders_of_their_own_are_called_by_the_folder_and_read_what
 
 def test_lines_that_antigravity_cut_are_told_and_its_commands_are_known(tmp_path: Path) -> None:
     rows = load_lines("antigravity/loom.jsonl")
-    trace = read_trace(write_lines(tmp_path / "t", [*rows[:-1], rows[-1] | {"truncated_fields": ["content"]}]))
-    assert trace.warnings == ("1 line cut short; transcript_full.jsonl beside it may have the rest",)
+    trace = read_trace(
+        write_lines(tmp_path / "t", [*rows[:-1], rows[-1] | {"truncated_fields": ["content"]}])
+    )
+    assert trace.warnings == (
+        "1 line cut short; transcript_full.jsonl beside it may have the rest",
+    )
     assert [shell_command(step) for step in trace.calls] == [
         "",
         "loom start",
@@ -1680,15 +2095,27 @@ def test_a_change_of_antigravitys_settings_is_not_what_the_person_said(tmp_path:
     change = "<USER_SETTINGS_CHANGE>\nThe user changed setting Model Selection from None to Model 3.7 (Low).\n"
     rows: list[dict[str, Any]] = [
         {"step_index": 0, "source": "USER_EXPLICIT", "type": "USER_INPUT", "content": change},
-        {"step_index": 1, "source": "USER_EXPLICIT", "type": "USER_INPUT", "content": "Start the loom."},
+        {
+            "step_index": 1,
+            "source": "USER_EXPLICIT",
+            "type": "USER_INPUT",
+            "content": "Start the loom.",
+        },
     ]
     trace = read_trace(write_lines(tmp_path / "t", rows))
-    assert (kinds(trace), trace.model, trace.goal) == (["system", "user"], "Model 3.7 (Low)", "Start the loom.")
+    assert (kinds(trace), trace.model, trace.goal) == (
+        ["system", "user"],
+        "Model 3.7 (Low)",
+        "Start the loom.",
+    )
 
 
 def test_a_budget_in_an_export_of_claude_ai_is_no_reason_to_refuse_it(tmp_path: Path) -> None:
     blocks = [{"type": "token_budget"}] * 5 + [{"type": "text", "text": "Chapter 10 is written."}]
-    messages = [{"sender": "human", "text": "Write chapter 10."}, {"sender": "assistant", "content": blocks}]
+    messages = [
+        {"sender": "human", "text": "Write chapter 10."},
+        {"sender": "assistant", "content": blocks},
+    ]
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps([{"uuid": "u1", "chat_messages": messages}]), encoding="utf-8")
     trace = read_trace(path)
@@ -1696,7 +2123,12 @@ def test_a_budget_in_an_export_of_claude_ai_is_no_reason_to_refuse_it(tmp_path: 
 
 
 def test_a_variable_moves_an_agents_home(agents: Path) -> None:
-    assert [s.agent for s in find_sessions(environment={"HOME": "/nowhere", "CODEX_HOME": str(agents / ".codex")})] == [
+    assert [
+        s.agent
+        for s in find_sessions(
+            environment={"HOME": "/nowhere", "CODEX_HOME": str(agents / ".codex")}
+        )
+    ] == [
         "codex",
         "codex",
     ]
@@ -1756,7 +2188,10 @@ def test_a_database_of_another_program_is_not_taken_for_one_that_can_be_read(
 
 
 def test_reading_a_database_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    path = write_cursor(tmp_path / "state.vscdb", {"composerData:c1": {"conversation": [{"type": 1, "text": "Hi."}]}})
+    path = write_cursor(
+        tmp_path / "state.vscdb",
+        {"composerData:c1": {"conversation": [{"type": 1, "text": "Hi."}]}},
+    )
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA journal_mode = wal")
     connection.close()
@@ -1784,13 +2219,21 @@ def test_a_document_may_have_whole_objects_on_its_lines(tmp_path: Path) -> None:
 
 def test_a_description_of_an_api_about_spans_is_not_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "openapi.json"
-    path.write_text(json.dumps({"openapi": "3.1.0", "example": {"span_id": "1a", "attributes": {"llm.model": "x"}}}))
+    path.write_text(
+        json.dumps(
+            {"openapi": "3.1.0", "example": {"span_id": "1a", "attributes": {"llm.model": "x"}}}
+        )
+    )
     with pytest.raises(UsageError, match=r"not in any known trace format$"):
         read_trace(path)
 
 
 def test_the_file_beside_a_session_of_grok_is_named(tmp_path: Path) -> None:
-    row = {"timestamp": 1, "method": "session/update", "params": {"update": {"sessionUpdate": "user_message_chunk"}}}
+    row = {
+        "timestamp": 1,
+        "method": "session/update",
+        "params": {"update": {"sessionUpdate": "user_message_chunk"}},
+    }
     with pytest.raises(UsageError, match=r"pass the `chat_history.jsonl` beside it"):
         read_trace(write_lines(tmp_path / "updates.jsonl", [row]))
 
@@ -1798,7 +2241,9 @@ def test_the_file_beside_a_session_of_grok_is_named(tmp_path: Path) -> None:
 def write_cursor(path: Path, values: dict[str, Any], table: str = "cursorDiskKV") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(path) as connection:
-        connection.execute(f"CREATE TABLE {table} (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
+        connection.execute(
+            f"CREATE TABLE {table} (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"
+        )
         rows = [(key, json.dumps(value)) for key, value in values.items()]
         connection.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)
     connection.close()
@@ -1807,19 +2252,38 @@ def write_cursor(path: Path, values: dict[str, Any], table: str = "cursorDiskKV"
 
 def lantern(name: str, **result: Any) -> dict[str, Any]:
     sent = json.dumps({"command": f"lantern {name}", "explanation": "It is dark."})
-    params = json.dumps({"command": "lantern"})  # Cursor's own, which lack some of what the model sent
-    call = {"toolCallId": name, "name": "run_terminal_command_v2", "params": params, "rawArgs": sent}
+    params = json.dumps(
+        {"command": "lantern"}
+    )  # Cursor's own, which lack some of what the model sent
+    call = {
+        "toolCallId": name,
+        "name": "run_terminal_command_v2",
+        "params": params,
+        "rawArgs": sent,
+    }
     return {"type": 2, "createdAt": "2026-05-01T10:00:02Z", "toolFormerData": call | result}
 
 
 def test_the_database_of_cursors_editor_is_read(tmp_path: Path) -> None:
     bubbles: dict[str, Any] = {
         "b1": {"type": 1, "text": "Light the lantern.", "createdAt": "2026-05-01T10:00:00Z"},
-        "b2": {"type": 2, "thinking": {"text": "Oil first."}, "modelInfo": {"modelName": "model-x"}},
-        "b3": lantern("on", status="completed", result=json.dumps({"output": "no oil", "exitCode": 1})),
-        "b4": lantern("oil", status="completed", result=json.dumps({"output": "full", "exitCode": 0})),
+        "b2": {
+            "type": 2,
+            "thinking": {"text": "Oil first."},
+            "modelInfo": {"modelName": "model-x"},
+        },
+        "b3": lantern(
+            "on", status="completed", result=json.dumps({"output": "no oil", "exitCode": 1})
+        ),
+        "b4": lantern(
+            "oil", status="completed", result=json.dumps({"output": "full", "exitCode": 0})
+        ),
         "b5": lantern("off", status="cancelled"),
-        "b6": {"type": 2, "text": "It is lit.", "tokenCount": {"inputTokens": 90, "outputTokens": 9}},
+        "b6": {
+            "type": 2,
+            "text": "It is lit.",
+            "tokenCount": {"inputTokens": 90, "outputTokens": 9},
+        },
         "b7": {"type": 2, "text": ""},
         "b8": {"type": [9]},
     }
@@ -1827,7 +2291,11 @@ def test_the_database_of_cursors_editor_is_read(tmp_path: Path) -> None:
     editor: dict[str, Any] = {
         "composerData:c0": {"createdAt": 1, "fullConversationHeadersOnly": []},
         "composerData:c1": {"createdAt": 3, "conversation": [{"type": 1, "text": "An older one."}]},
-        "composerData:c2": {"createdAt": 2, "lastUpdatedAt": 4, "fullConversationHeadersOnly": heads},
+        "composerData:c2": {
+            "createdAt": 2,
+            "lastUpdatedAt": 4,
+            "fullConversationHeadersOnly": heads,
+        },
         **{f"bubbleId:c2:{name}": bubble for name, bubble in bubbles.items()},
     }
     (tmp_path / ".cursor").mkdir()
@@ -1841,10 +2309,20 @@ def test_the_database_of_cursors_editor_is_read(tmp_path: Path) -> None:
         ("lantern oil", "full", "ok"),
         ("lantern off", "", "error"),
     ]
-    assert trace.skipped == {"bubble": 1, "bubble of an unknown kind": 1, "bubble that is missing": 1}
+    assert trace.skipped == {
+        "bubble": 1,
+        "bubble of an unknown kind": 1,
+        "bubble that is missing": 1,
+    }
     assert read_trace(path.parent / "c1").goal == "An older one."
-    old = {"composer.composerData": {"allComposers": [{"composerId": "c3"} | editor["composerData:c1"]]}}
-    assert read_trace(write_cursor(tmp_path / "old.vscdb", old, "ItemTable")).goal == "An older one."
+    old = {
+        "composer.composerData": {
+            "allComposers": [{"composerId": "c3"} | editor["composerData:c1"]]
+        }
+    }
+    assert (
+        read_trace(write_cursor(tmp_path / "old.vscdb", old, "ItemTable")).goal == "An older one."
+    )
     tab = {
         "tabId": "t1",
         "lastSendTime": 5,
@@ -1854,7 +2332,9 @@ def test_the_database_of_cursors_editor_is_read(tmp_path: Path) -> None:
     chat = read_trace(write_cursor(tmp_path / "chat.vscdb", old, "ItemTable"))
     assert (chat.session, kinds(chat), chat.goal) == ("t1", ["user", "assistant"], "Dim it.")
     assert any("2 conversations" in warning for warning in chat.warnings)
-    prompts = write_cursor(tmp_path / "prompts.vscdb", {"aiService.prompts": [{"text": "Hi."}]}, "ItemTable")
+    prompts = write_cursor(
+        tmp_path / "prompts.vscdb", {"aiService.prompts": [{"text": "Hi."}]}, "ItemTable"
+    )
     with pytest.raises(UsageError, match="contains no conversations") as raised:
         read_trace(prompts)
     assert "globalStorage/state.vscdb" in raised.value.hint
@@ -1866,19 +2346,31 @@ def test_a_chat_of_cursors_program_is_read_from_its_database(tmp_path: Path) -> 
     call = {"toolCallId": "1", "toolName": "Shell"}
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": "<user_info>\nOS: linux\n</user_info>"},
-        {"role": "user", "content": [{"type": "text", "text": "<user_query>\nTrim the wick.\n</user_query>"}]},
-        {"role": "assistant", "content": [{"type": "tool-call", "args": {"command": "wick trim"}} | call]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "<user_query>\nTrim the wick.\n</user_query>"}],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "tool-call", "args": {"command": "wick trim"}} | call],
+        },
         {"role": "tool", "content": [{"type": "tool-result", "result": "trimmed"} | call]},
         {"role": "assistant", "content": [{"type": "text", "text": "It is trimmed."}]},
         {"shape": "unknown"},
     ]
-    about = json.dumps({"agentId": "5d2f", "lastUsedModel": "model-x", "createdAt": 1_790_000_000_000}).encode().hex()
+    about = (
+        json.dumps({"agentId": "5d2f", "lastUsedModel": "model-x", "createdAt": 1_790_000_000_000})
+        .encode()
+        .hex()
+    )
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE blobs (id TEXT PRIMARY KEY, data BLOB)")
         connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
         connection.execute("INSERT INTO meta VALUES ('0', ?)", (about,))
         data = [*(json.dumps(message).encode() for message in messages), b"\x0a\x20" + bytes(32)]
-        connection.executemany("INSERT INTO blobs VALUES (?, ?)", [(str(n), blob) for n, blob in enumerate(data)])
+        connection.executemany(
+            "INSERT INTO blobs VALUES (?, ?)", [(str(n), blob) for n, blob in enumerate(data)]
+        )
     connection.close()
     trace = read_trace(find_trace("cursor:5d2f", {"HOME": str(tmp_path)}))
     assert (trace.session, trace.model, trace.goal, trace.answer) == (
@@ -1887,7 +2379,9 @@ def test_a_chat_of_cursors_program_is_read_from_its_database(tmp_path: Path) -> 
         "Trim the wick.",
         "It is trimmed.",
     )
-    assert [(step.arguments, step.output) for step in trace.calls] == [({"command": "wick trim"}, "trimmed")]
+    assert [(step.arguments, step.output) for step in trace.calls] == [
+        ({"command": "wick trim"}, "trimmed")
+    ]
     assert trace.skipped == {"object with shape": 1}
 
 
@@ -1896,10 +2390,15 @@ def test_the_sub_agents_of_opencode_follow_their_calls(tmp_path: Path) -> None:
     write_database(database, "opencode/year.json", 1)
     child = read_trace(FIXTURES / "opencode/year.json").calls[2].output.split('"')[1]
     with sqlite3.connect(database) as connection:
-        connection.execute("INSERT INTO session VALUES (?, 'ses_parent', '/home/ada', 1, 2)", (child,))
-        connection.execute("INSERT INTO message VALUES ('m', ?, 1, '{\"role\": \"assistant\"}')", (child,))
         connection.execute(
-            'INSERT INTO part VALUES (\'p\', \'m\', ?, \'{"type": "text", "text": "It is there."}\')', (child,)
+            "INSERT INTO session VALUES (?, 'ses_parent', '/home/ada', 1, 2)", (child,)
+        )
+        connection.execute(
+            "INSERT INTO message VALUES ('m', ?, 1, '{\"role\": \"assistant\"}')", (child,)
+        )
+        connection.execute(
+            'INSERT INTO part VALUES (\'p\', \'m\', ?, \'{"type": "text", "text": "It is there."}\')',
+            (child,),
         )
         connection.execute("INSERT INTO part VALUES ('q', 'm', ?, 'no JSON')", (child,))
     connection.close()
@@ -1952,7 +2451,9 @@ def test_a_session_that_is_not_here_is_a_usage_error(agents: Path, tmp_path: Pat
 # The command line.
 
 
-def test_trace_list_shows_recent_sessions(upskill: Upskill, agents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_list_shows_recent_sessions(
+    upskill: Upskill, agents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert upskill("trace", "list").err.startswith("No sessions found.")
     monkeypatch.setenv("HOME", str(agents))
     monkeypatch.delenv("XDG_DATA_HOME")
@@ -1967,12 +2468,20 @@ def test_trace_list_shows_recent_sessions(upskill: Upskill, agents: Path, monkey
         ("codex", 5, "~/src/fruit"),
         ("codex", 6, "~/src/orchard-codex"),
     ]
-    assert upskill("trace", "list", "-n", "1").err == "8 older ones not shown. Use --limit to show more.\n"
+    assert (
+        upskill("trace", "list", "-n", "1").err
+        == "8 older ones not shown. Use --limit to show more.\n"
+    )
 
 
 def test_trace_show_prints_the_timeline_with_secrets_redacted(upskill: Upskill, home: Path) -> None:
     rows = list(
-        as_claude_code([("user", "Use the key."), ("call", "Bash", {"command": "env"}, "API_KEY=a1b2c3d4e5f6g7", "ok")])
+        as_claude_code(
+            [
+                ("user", "Use the key."),
+                ("call", "Bash", {"command": "env"}, "API_KEY=a1b2c3d4e5f6g7", "ok"),
+            ]
+        )
     )
     write_lines(home / "t.jsonl", rows)
     done = upskill("trace", "show", "t.jsonl")
@@ -2003,17 +2512,29 @@ def test_trace_show_shortens_what_is_long(upskill: Upskill, home: Path) -> None:
 
 def test_sessions_of_other_years_and_exit_codes_in_words_are_read(tmp_path: Path) -> None:
     old = tmp_path / "rollout.jsonl"
-    called = {"type": "function_call", "name": "shell", "arguments": json.dumps({"command": ["bash", "-lc", "ls"]})}
+    called = {
+        "type": "function_call",
+        "name": "shell",
+        "arguments": json.dumps({"command": ["bash", "-lc", "ls"]}),
+    }
     rows = [
         {"id": "s", "timestamp": "2025-09-10T18:58:38Z", "instructions": None},
         {"record_type": "state"},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "List it."}]},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "List it."}],
+        },
         called | {"call_id": "c1"},
         {"type": "function_call_output", "call_id": "c1", "output": "a.txt"},
     ]
     old.write_text("".join(json.dumps(row) + "\n" for row in rows))
     trace = read_trace(old)
-    assert (trace.agent, trace.goal, [step.output for step in trace.calls]) == ("codex", "List it.", ["a.txt"])
+    assert (trace.agent, trace.goal, [step.output for step in trace.calls]) == (
+        "codex",
+        "List it.",
+        ["a.txt"],
+    )
 
     said = "Command: lampctl on\nDirectory: (root)\nOutput: too dark\nExit Code: 3\nSignal: (none)"
     call: dict[str, Any] = {
@@ -2022,7 +2543,9 @@ def test_sessions_of_other_years_and_exit_codes_in_words_are_read(tmp_path: Path
         "args": {"command": "lampctl on"},
         "status": "success",
     }
-    call["result"] = [{"functionResponse": {"id": "x", "name": "run_shell_command", "response": {"output": said}}}]
+    call["result"] = [
+        {"functionResponse": {"id": "x", "name": "run_shell_command", "response": {"output": said}}}
+    ]
     messages = [
         {"id": "a", "type": "user", "content": "Go."},
         {"id": "b", "type": "gemini", "content": "", "toolCalls": [call]},

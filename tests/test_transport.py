@@ -13,7 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from upskill.models.http.transport import Response, Timeouts, TransportError, acquire_transport, trusted_certificates
+from upskill.models.http.transport import (
+    Response,
+    Timeouts,
+    TransportError,
+    acquire_transport,
+    trusted_certificates,
+)
 
 CERTIFICATES = Path(__file__).parent / "fixtures" / "tls"
 Handler = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -51,14 +57,18 @@ async def get(url: str, timeouts: Timeouts | None = None) -> Response:
 
 
 def answering(data: bytes) -> Handler:
-    async def handle(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(
+        head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         writer.write(data)
 
     return handle
 
 
 def cutting(data: bytes) -> Handler:
-    async def handle(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(
+        head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         writer.write(data)
         await writer.drain()
         writer.close()
@@ -77,7 +87,9 @@ async def test_a_call_that_is_given_up_drops_its_connection(
 ) -> None:
     asked, dropped = asyncio.Event(), asyncio.Event()
 
-    async def handle(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(
+        head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         writer.write(begun)
         asked.set()
         assert await reader.read(1) == b""  # the end of the connection
@@ -102,7 +114,9 @@ async def test_a_call_that_is_given_up_drops_its_connection(
 async def test_connections_are_closed_when_the_last_model_is() -> None:
     dropped = asyncio.Event()
 
-    async def handle(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(
+        head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         writer.write(OK)
         if await reader.read(1) == b"":
             dropped.set()
@@ -117,10 +131,19 @@ async def test_connections_are_closed_when_the_last_model_is() -> None:
     [
         (b"", "dropped connection"),
         (BEGUN, "dropped connection"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "dropped connection"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+            "dropped connection",
+        ),
         (b"hello there\r\n\r\n", "unreadable body"),
-        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip", "unreadable body"),
-        (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", "unreadable body"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip",
+            "unreadable body",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
+            "unreadable body",
+        ),
     ],
     ids=["at once", "in the body", "in the chunks", "no HTTP", "no gzip", "brotli"],
 )
@@ -167,9 +190,13 @@ async def test_what_a_proxy_is_opened_with_is_not_told(monkeypatch: pytest.Monke
 async def test_a_redirect_is_not_followed_and_no_cookie_sent_back() -> None:
     heads: list[bytes] = []
 
-    async def handle(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(
+        head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         heads.append(head)
-        writer.write(b"HTTP/1.1 302 Found\r\nLocation: /else\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 302 Found\r\nLocation: /else\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n"
+        )
 
     transport = acquire_transport()
     async with serving(handle) as url:
@@ -181,7 +208,9 @@ async def test_a_redirect_is_not_followed_and_no_cookie_sent_back() -> None:
     assert all(b" /here " in head and b"cookie" not in head.lower() for head in heads)
 
 
-async def test_a_small_answer_that_unpacks_to_a_huge_one_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_small_answer_that_unpacks_to_a_huge_one_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("upskill.models.http.transport.MAX_BODY", 100_000)
     packed = gzip.compress(bytes(100_001), 9)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)

@@ -96,7 +96,9 @@ def test_an_edited_case_changes_its_own_keys_and_no_others(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [{"tags": ["easy"]}, {"held_out": True}, {"reference": "ahoy"}, {"expected_output": "ahoy"}], ids=str
+    "words",
+    [{"tags": ["easy"]}, {"held_out": True}, {"reference": "ahoy"}, {"expected_output": "ahoy"}],
+    ids=str,
 )
 def test_words_that_decide_no_outcome_change_no_key(words: dict[str, Any]) -> None:
     written = greetings(3)
@@ -127,18 +129,24 @@ def test_editing_the_evals_of_a_skill_does_not_change_what_it_teaches(tmp_path: 
 def test_further_models_runs_and_cases_leave_the_keys_of_the_others_alone() -> None:
     small = plan_of(models=(ONE,), runs=1, suite=Suite.parse(greetings(2)))
     large = plan_of()
-    assert {small.key(trial) for trial in small.trials()} < {large.key(trial) for trial in large.trials()}
+    assert {small.key(trial) for trial in small.trials()} < {
+        large.key(trial) for trial in large.trials()
+    }
 
 
 def test_the_order_of_cases_and_models_is_not_part_of_the_fingerprint() -> None:
     written = greetings(3)
     written["cases"].reverse()
-    assert plan_of(suite=Suite.parse(written), models=(TWO, ONE)).fingerprint == plan_of().fingerprint
+    assert (
+        plan_of(suite=Suite.parse(written), models=(TWO, ONE)).fingerprint == plan_of().fingerprint
+    )
 
 
 def test_what_the_chat_agent_sends_belongs_to_the_generation_in_the_key() -> None:
     """Fails when the wording changes: then raise GENERATION in runs/plan.py, and write both new numbers here."""
-    sent = chat_request(Task("Greet.", {"a.txt": "Ann\n"}, Skill.new("greeter", "Greets.", "Say ahoy."), 1, 0.0, 64))
+    sent = chat_request(
+        Task("Greet.", {"a.txt": "Ann\n"}, Skill.new("greeter", "Greets.", "Say ahoy."), 1, 0.0, 64)
+    )
     told = digest([[message.role, message.text] for message in sent.messages])
     assert (GENERATION, told) == (2, "422ce279127f12ff")
 
@@ -171,7 +179,12 @@ def test_an_outcome_has_the_numbers_of_its_result() -> None:
         seconds=1.5,
     )
     outcome = result.outcome
-    assert (outcome.model, outcome.case, outcome.arm, outcome.seed) == ("one", "greet-1", "skill", 3)
+    assert (outcome.model, outcome.case, outcome.arm, outcome.seed) == (
+        "one",
+        "greet-1",
+        "skill",
+        3,
+    )
     assert (outcome.input_tokens, outcome.output_tokens, outcome.cached_tokens) == (10, 5, 4)
     assert (outcome.cost_usd, outcome.seconds) == (0.25, 1.5)
     assert (outcome.checks_passed, outcome.checks, outcome.passed) == (1, 2, False)

@@ -16,7 +16,16 @@ import pytest
 
 from conftest import REPOSITORY, Done, Upskill, serving, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
-from upskill import Events, ModelContext, Models, Result, Skill, TriggerOptions, improve_description, open_store
+from upskill import (
+    Events,
+    ModelContext,
+    Models,
+    Result,
+    Skill,
+    TriggerOptions,
+    improve_description,
+    open_store,
+)
 from upskill import trigger as measure
 from upskill.agents import Bounds
 from upskill.authoring.trigger.description import check_parts, estimate_improvement
@@ -65,12 +74,19 @@ DUE_VALIDATION = [*of_part("greeting", "validation", 1), *of_part("welcome", "va
 DUE_TEST = [*of_part("greeting", "test", 1), *of_part("welcome", "test", 8)]
 NOT_DUE = of_part("goods", "train", 2)
 NOT_DUE_VALIDATION, NOT_DUE_TEST = of_part("goods", "validation", 2), of_part("goods", "test", 5)
-TRAIN, VALIDATION, TEST = [*DUE, *NOT_DUE], [*DUE_VALIDATION, *NOT_DUE_VALIDATION], [*DUE_TEST, *NOT_DUE_TEST]
+TRAIN, VALIDATION, TEST = (
+    [*DUE, *NOT_DUE],
+    [*DUE_VALIDATION, *NOT_DUE_VALIDATION],
+    [*DUE_TEST, *NOT_DUE_TEST],
+)
 
 
 def world(*tests: str) -> list[dict[str, Any]]:
     """Everything, with these test queries that should trigger."""
-    kinds = (in_pairs(DUE_VALIDATION, DUE, tests), in_pairs(NOT_DUE_VALIDATION, NOT_DUE, NOT_DUE_TEST))
+    kinds = (
+        in_pairs(DUE_VALIDATION, DUE, tests),
+        in_pairs(NOT_DUE_VALIDATION, NOT_DUE, NOT_DUE_TEST),
+    )
     return [
         {"query": text, "should_trigger": due}
         for due, texts in zip((True, False), kinds, strict=True)
@@ -85,7 +101,9 @@ def student(call: Call) -> Spoken:
     """Opens the skill when its description has the word for what is asked."""
     assert "<available_skills>" in call.system
     described = call.system.split(f"<name>{GREETER}</name>")[1].split("</description>")[0]
-    wanted = next((word for word in ("greeting", "welcome", "goods") if f"the {word} of" in call.prompt), None)
+    wanted = next(
+        (word for word in ("greeting", "welcome", "goods") if f"the {word} of" in call.prompt), None
+    )
     if wanted and wanted in described:
         return Say(calls=(("activate_skill", {"name": GREETER}),))
     return "It is prepared."
@@ -97,7 +115,8 @@ def description(text: str, note: str = "It forgot a word.") -> str:
 
 def write_teacher(home: Path, *texts: str) -> str:
     rules = [
-        {"system": REWRITES, "seed": number, "answer": description(text)} for number, text in enumerate(texts, start=1)
+        {"system": REWRITES, "seed": number, "answer": description(text)}
+        for number, text in enumerate(texts, start=1)
     ]
     return write_script(home / "teacher.json", rules)
 
@@ -114,7 +133,9 @@ def house(home: Path) -> Path:
 
 def put_queries(house: Path, queries: Sequence[Mapping[str, Any]] = WORLD) -> None:
     (house / "skills" / GREETER / "evals").mkdir(exist_ok=True)
-    (house / "skills" / GREETER / "evals" / "eval_queries.json").write_text(json.dumps(queries), encoding="utf-8")
+    (house / "skills" / GREETER / "evals" / "eval_queries.json").write_text(
+        json.dumps(queries), encoding="utf-8"
+    )
 
 
 def trigger(upskill: Upskill, *more: object) -> Done:
@@ -128,7 +149,10 @@ SPELLINGS: dict[str, object] = {
     "the ecosystem's": [{"query": "Say hello", "should_trigger": True}],
     "a camel's": [{"query": " Say hello ", "shouldTrigger": True}],
     "a prompt": [{"prompt": "Say hello", "should-trigger": True, "note": "plain", "id": 3}],
-    "below a key": {"skill_name": "greeter", "queries": [{"text": "Say hello", "should_activate": True}]},
+    "below a key": {
+        "skill_name": "greeter",
+        "queries": [{"text": "Say hello", "should_activate": True}],
+    },
     "two lists": {"should_trigger": ["Say hello"], "should_not_trigger": []},
 }
 
@@ -152,9 +176,15 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "a text": (b'["hello"]', "query 1: expected an object, got 'hello'"),
     "no query": (b'[{"should_trigger": true}]', "query 1: no query"),
     "no answer": (b'[{"query": "a"}]', "query 1: no should_trigger"),
-    "two texts": (b'[{"query": "a", "prompt": "b", "should_trigger": true}]', "unknown field 'prompt'"),
+    "two texts": (
+        b'[{"query": "a", "prompt": "b", "should_trigger": true}]',
+        "unknown field 'prompt'",
+    ),
     "an empty one": (b'[{"query": " ", "should_trigger": true}]', "query: empty"),
-    "yes": (b'[{"query": "a", "should_trigger": "yes"}]', "should_trigger: Input should be a valid boolean, not 'yes'"),
+    "yes": (
+        b'[{"query": "a", "should_trigger": "yes"}]',
+        "should_trigger: Input should be a valid boolean, not 'yes'",
+    ),
     "misspelt": (b'[{"query": "a", "should_triger": true}]', "unknown field 'should_triger'"),
     "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "unpaired surrogate"),
     "twice": (
@@ -167,7 +197,9 @@ WRONG: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("data", "message"), WRONG.values(), ids=WRONG)
-def test_a_file_that_cannot_be_used_says_what_is_wrong_and_where(tmp_path: Path, data: bytes, message: str) -> None:
+def test_a_file_that_cannot_be_used_says_what_is_wrong_and_where(
+    tmp_path: Path, data: bytes, message: str
+) -> None:
     file = tmp_path / "eval_queries.json"
     file.write_bytes(data)
     with pytest.raises(UsageError) as error:
@@ -177,7 +209,20 @@ def test_a_file_that_cannot_be_used_says_what_is_wrong_and_where(tmp_path: Path,
 
 
 def some_queries(rng: random.Random, count: int) -> list[Query]:
-    words = ["ship", "sail", "port", "crew", "anchor", "rope", "deck", "mast", "storm", "wind", "map", "bell"]
+    words = [
+        "ship",
+        "sail",
+        "port",
+        "crew",
+        "anchor",
+        "rope",
+        "deck",
+        "mast",
+        "storm",
+        "wind",
+        "map",
+        "bell",
+    ]
     texts = {" ".join(rng.choices(words, k=6)) for _ in range(count)}
     return [Query(text, should_trigger=rng.random() < 0.5) for text in sorted(texts)]
 
@@ -193,7 +238,10 @@ def test_a_query_added_at_the_end_never_moves_another_on_towards_the_test() -> N
             moved += part != after[text]
             assert PARTS.index(after[text]) <= PARTS.index(part), (seed, text)
         shouted = Queries.parse(
-            [{"query": f" {one.text.upper()}", "should_trigger": one.should_trigger} for one in some]
+            [
+                {"query": f" {one.text.upper()}", "should_trigger": one.should_trigger}
+                for one in some
+            ]
         )
         assert [*shouted.parts.values()] == [*before.values()]
     assert 0 < moved < added / 2  # only an odd last one, when its partner comes
@@ -203,7 +251,9 @@ def test_a_query_added_at_the_end_never_moves_another_on_towards_the_test() -> N
 def test_half_of_each_kind_is_for_the_test_and_no_part_lacks_a_kind(count: int) -> None:
     for seed in range(100):
         some = some_queries(random.Random(f"parts {seed}"), 80)
-        kinds = [[one for one in some if one.should_trigger is kind][:count] for kind in (True, False)]
+        kinds = [
+            [one for one in some if one.should_trigger is kind][:count] for kind in (True, False)
+        ]
         queries = Queries((*kinds[0], *kinds[1]))
         check_parts(queries)
         for part in PARTS:
@@ -223,7 +273,11 @@ def outcome(text: str, seed: int, fired: bool | None, *, due: bool) -> Outcome:
 
 def outcomes(fired: Mapping[str, Sequence[bool | None]], queries: Queries) -> list[Outcome]:
     due = {one.text: one.should_trigger for one in queries}
-    return [outcome(text, seed, one, due=due[text]) for text, row in fired.items() for seed, one in enumerate(row)]
+    return [
+        outcome(text, seed, one, due=due[text])
+        for text, row in fired.items()
+        for seed, one in enumerate(row)
+    ]
 
 
 EIGHT = Queries(tuple(Query(text, should_trigger=text < "e") for text in "abcdefgh"))
@@ -242,7 +296,16 @@ def test_precision_recall_and_rates_are_those_worked_by_hand() -> None:
     values = [estimate.value for estimate in estimates if estimate]
     assert values == pytest.approx([8 / 12, 1 / 12, 8 / 9, 19 / 24])
     assert metrics.score == pytest.approx(0.5 * (8 / 12 + 11 / 12))
-    assert [rate.as_expected for rate in metrics.rates] == [True, True, True, False, True, True, True, True]
+    assert [rate.as_expected for rate in metrics.rates] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
     assert metrics.as_expected == 7
     # Clopper and Pearson's interval for two and for three of three, from tables.
     assert metrics.rates[2].interval == pytest.approx((0.0943, 0.9916), abs=1e-4)
@@ -285,12 +348,16 @@ def test_an_errored_run_counts_for_nothing_and_a_half_is_on_neither_side() -> No
 
 
 def test_what_was_not_seen_is_not_known() -> None:
-    silent = compute_trigger_metrics("m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT))
+    silent = compute_trigger_metrics(
+        "m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT)
+    )
     assert silent.precision is None  # it never fired
     assert silent.recall is not None
     assert (silent.recall.value, silent.recall.low) == (0.0, 0.0)
     assert silent.recall.high > 0.2
-    perfect = compute_trigger_metrics("m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT))
+    perfect = compute_trigger_metrics(
+        "m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT)
+    )
     assert perfect.precision is not None
     assert (perfect.precision.value, perfect.precision.high) == (1.0, 1.0)
     assert perfect.precision.low < 0.8  # four queries prove little
@@ -300,7 +367,9 @@ def test_what_was_not_seen_is_not_known() -> None:
     assert due.score is None
     assert due.accuracy == due.recall
     other_kind = Queries(EIGHT.should_not_trigger)
-    not_due = compute_trigger_metrics("m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind))
+    not_due = compute_trigger_metrics(
+        "m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind)
+    )
     assert not_due.accuracy is not None
     assert not_due.accuracy.value == 0.5
     nothing = compute_trigger_metrics("m", EIGHT, [])
@@ -313,7 +382,9 @@ def test_what_was_not_seen_is_not_known() -> None:
 def test_the_intervals_hold_what_they_should_as_often_as_they_say(count: int, runs: int) -> None:
     """Queries with trigger rates of their own, drawn anew each time; `bench/simulations.py` has many more of them."""
     rng = random.Random(f"{count} {runs}")
-    queries = Queries(tuple(Query(f"q{number}", should_trigger=number % 2 == 0) for number in range(count)))
+    queries = Queries(
+        tuple(Query(f"q{number}", should_trigger=number % 2 == 0) for number in range(count))
+    )
     positives = len(queries.should_trigger)
     held, times = Counter[str](), 150
     for time in range(times):
@@ -321,7 +392,11 @@ def test_the_intervals_hold_what_they_should_as_often_as_they_say(count: int, ru
         fired: dict[str, Sequence[bool | None]] = {}
         for one in queries:
             mean = recall if one.should_trigger else wrong
-            rate = rng.betavariate(mean * spread, (1 - mean) * spread) if spread else float(rng.random() < mean)
+            rate = (
+                rng.betavariate(mean * spread, (1 - mean) * spread)
+                if spread
+                else float(rng.random() < mean)
+            )
             fired[one.text] = [rng.random() < rate for _ in range(runs)]
         metrics = compute_trigger_metrics("m", queries, outcomes(fired, queries))
         hits, misses = positives * recall, (count - positives) * wrong
@@ -345,7 +420,9 @@ def test_two_descriptions_are_compared_query_by_query() -> None:
     change = found.estimate
     assert change.value == pytest.approx((1.0 + 0.0 + 1.0 + 0.0) / 4)
     assert change.low < change.value < change.high
-    assert found.p_value == pytest.approx(0.5)  # two queries changed, both for the better: two of four flips are as far
+    assert found.p_value == pytest.approx(
+        0.5
+    )  # two queries changed, both for the better: two of four flips are as far
     assert (found.is_better, (found.further_queries or 0) > 2) == (False, True)
     assert paired_change(before, [], level=0.95) is None
 
@@ -355,7 +432,11 @@ def test_two_descriptions_are_compared_query_by_query() -> None:
 
 def by_seed(fires: Mapping[str, Sequence[int]], queries: Iterable[str]) -> list[dict[str, Any]]:
     """A student that opens the skill on these seeds of these queries, and only answers otherwise."""
-    opening = [{"when": text, "seed": seed, "turns": [{"calls": [ACTIVATE]}]} for text in fires for seed in fires[text]]
+    opening = [
+        {"when": text, "seed": seed, "turns": [{"calls": [ACTIVATE]}]}
+        for text in fires
+        for seed in fires[text]
+    ]
     return [*opening, *({"when": text, "answer": "Done."} for text in queries)]
 
 
@@ -383,7 +464,9 @@ STUDENT = ("-m", "scripted:student.json")
 IMPROVE = (*STUDENT, "--repeats", 1, "--improve", "--teacher", "scripted:teacher.json")
 
 
-def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(upskill: Upskill, six: Path) -> None:
+def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(
+    upskill: Upskill, six: Path
+) -> None:
     done = trigger(upskill, *STUDENT, "--json")
     assert done.code == 0, done.err
     said = done.json
@@ -407,15 +490,25 @@ def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(upsk
     with open_store(six / "runs") as store:
         results = list(store.results(store.run("last")))
     # The script has one turn for those that fire: a second question would be an error.
-    assert {result.trace.stop for result in results if result.trace and result.activated} == {"activated"}
+    assert {result.trace.stop for result in results if result.trace and result.activated} == {
+        "activated"
+    }
     assert {result.trace.turns for result in results if result.trace} == {1}
     shown = trigger(upskill, *STUDENT).out
-    lines = {line.split("  ")[1].strip(): line for line in shown.splitlines() if line.startswith("  ")}
+    lines = {
+        line.split("  ")[1].strip(): line for line in shown.splitlines() if line.startswith("  ")
+    }
     assert lines[TEXTS[0]].split()[-6:] == ["3/3", "100%", "29%", "to", "100%", "ok"]
     assert lines[TEXTS[2]].split()[-6:] == ["0/3", "0%", "0%", "to", "71%", "wrong"]
-    for text in ("precision        83%  (95% interval", "recall           56%  (95% interval", SAILOR):
+    for text in (
+        "precision        83%  (95% interval",
+        "recall           56%  (95% interval",
+        SAILOR,
+    ):
         assert text in shown
-    assert len({line.index("(95%") for line in shown.splitlines() if "(95% interval" in line}) == 1  # in a column
+    assert (
+        len({line.index("(95%") for line in shown.splitlines() if "(95% interval" in line}) == 1
+    )  # in a column
     assert "5 of 6 queries are on the right side of 50%" in shown
     listed = upskill("runs").out
     assert "  trigger test: recall 56%, accuracy 72%\n" in listed
@@ -431,13 +524,19 @@ def test_a_narrow_terminal_cuts_the_queries_and_no_number(
     monkeypatch.setattr("upskill.cli.console.WIDTH_IN_A_PIPE", 60)
     lines = trigger(upskill, *STUDENT, "--store", "my runs").out.splitlines()
     assert max(map(len, lines)) <= 60
-    assert any(line.split()[-7:] == ["yes", "3/3", "100%", "29%", "to", "100%", "ok"] for line in lines)
+    assert any(
+        line.split()[-7:] == ["yes", "3/3", "100%", "29%", "to", "100%", "ok"] for line in lines
+    )
     assert any("…  yes" in line for line in lines)
     assert " --store 'my runs'" in " ".join(line.strip() for line in lines)
 
 
-def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(upskill: Upskill, six: Path) -> None:
-    first = trigger(upskill, *STUDENT, "--set", "max_calls=7", "--concurrency", 1, "--require", "recall>=0")
+def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(
+    upskill: Upskill, six: Path
+) -> None:
+    first = trigger(
+        upskill, *STUDENT, "--set", "max_calls=7", "--concurrency", 1, "--require", "recall>=0"
+    )
     assert first.code == 1
     assert "limit of 7 calls" in first.err
     assert "the run was stopped before it was complete" in first.err
@@ -449,7 +548,9 @@ def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(upskill
     assert third.json["models"][0]["scored"] == 18
 
 
-def test_errored_runs_are_never_counted_and_too_many_of_them_end_with_3(upskill: Upskill, six: Path) -> None:
+def test_errored_runs_are_never_counted_and_too_many_of_them_end_with_3(
+    upskill: Upskill, six: Path
+) -> None:
     broken = [{"when": TEXTS[0], "seed": 1, "error": "the line is dead"}]
     write_script(six / "student.json", [*broken, *by_seed(FIRED, TEXTS)])
     done = trigger(upskill, *STUDENT, "--json")
@@ -467,12 +568,24 @@ def test_errored_runs_are_never_counted_and_too_many_of_them_end_with_3(upskill:
 
 
 def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, six: Path) -> None:
-    held = trigger(upskill, *STUDENT, "--require", "point:precision>=0.8", "--require", "recall>=0.05")
+    held = trigger(
+        upskill, *STUDENT, "--require", "point:precision>=0.8", "--require", "recall>=0.05"
+    )
     assert held.code == 0, held.err
     failed = trigger(upskill, *STUDENT, "--require", "precision>=0.8")
     assert failed.code == 1
-    assert "scripted:student.json does not meet 'precision>=0.8': precision is 0.833, its lower bound" in failed.err
-    for wrong in ("lift>=0.1", "recall>=2x", "recall", "recall=0.5", "decision=helps", "recall>=much"):
+    assert (
+        "scripted:student.json does not meet 'precision>=0.8': precision is 0.833, its lower bound"
+        in failed.err
+    )
+    for wrong in (
+        "lift>=0.1",
+        "recall>=2x",
+        "recall",
+        "recall=0.5",
+        "decision=helps",
+        "recall>=much",
+    ):
         assert trigger(upskill, *STUDENT, "--require", wrong).code == 2, wrong
     assert "Did you mean" in trigger(upskill, *STUDENT, "--require", "recal>=0.5").err
 
@@ -490,11 +603,20 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "no such agent": (("--agent", "tool"), "no agent named 'tool'"),
     "no teacher": (("--improve",), "--improve needs a teacher"),
     "no search": (("--write",), "--write needs --improve"),
-    "two places": (("--improve", "--teacher", "x", "--write", "-o", "y"), "cannot be used together"),
+    "two places": (
+        ("--improve", "--teacher", "x", "--write", "-o", "y"),
+        "cannot be used together",
+    ),
     "two students": (("--improve", "--teacher", "x", "-m", "local"), "one student at a time"),
-    "a requirement": (("--improve", "--teacher", "x", "--require", "recall>=1"), "cannot be used together"),
+    "a requirement": (
+        ("--improve", "--teacher", "x", "--require", "recall>=1"),
+        "cannot be used together",
+    ),
     "a bad name": (("--improve", "--teacher", "x", "-o", "out/My Skill"), "is not a valid name"),
-    "a folder that is there": (("--improve", "--teacher", "x", "-o", f"skills/{SAILOR}"), "already exists"),
+    "a folder that is there": (
+        ("--improve", "--teacher", "x", "-o", f"skills/{SAILOR}"),
+        "already exists",
+    ),
     "no such file": (("--queries", "none.json"), "none.json: No such file"),
     "no such skill": (("--with-skills", "none"), "none: cannot be read"),
     "a price": (("--max-cost", "1", "--base-url", "http://models.example/v1"), "is unknown"),
@@ -533,11 +655,16 @@ def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
     plan = make_trigger_plan(skill, queries, ("scripted:x",), options)
     assert plan.bounds.until_activated
     assert plan.temperature == 0.7
-    prices = {"scripted:x": {"input": 1.0, "output": 2.0}, "scripted:t": {"input": 1.0, "output": 2.0}}
+    prices = {
+        "scripted:x": {"input": 1.0, "output": 2.0},
+        "scripted:t": {"input": 1.0, "output": 2.0},
+    }
     expected = estimate_runs(plan, plan.trials(), prices)
     assert expected.calls == len(queries) * 2 * 3
     assert 0 < expected.cost_usd[0] < expected.cost_usd[1]
-    improving = TriggerOptions(skill=str(skill.folder), students=("scripted:x",), repeats=2, attempts=4)
+    improving = TriggerOptions(
+        skill=str(skill.folder), students=("scripted:x",), repeats=2, attempts=4
+    )
     session = TriggerSession(improving, None, Events(), resolve("scripted:t"))
     session.models = Models(ModelContext(prices=prices))
     whole = estimate_improvement(session, queries, resolve("scripted:t"))
@@ -545,8 +672,13 @@ def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
     assert whole.calls == 2 * 3 * (5 * seen + 2 * last) + 3 * 4
     both = make_trigger_plan(skill, queries, ("local", "scripted:x"))
     limits = {trial.model: both.output_limit(trial) for trial in both.trials()}
-    assert limits == {"local": 64, "scripted:x": 4096}, "what is short for one student is no limit of another"
-    assert make_trigger_plan(skill, queries, ("scripted:x",), PlanOptions(agent="tools")).temperature == 0.0
+    assert limits == {"local": 64, "scripted:x": 4096}, (
+        "what is short for one student is no limit of another"
+    )
+    assert (
+        make_trigger_plan(skill, queries, ("scripted:x",), PlanOptions(agent="tools")).temperature
+        == 0.0
+    )
 
 
 # Writing queries.
@@ -556,16 +688,27 @@ def written(due: int = 3, not_due: int = 3, *, name: str = "guest") -> str:
     return json.dumps(
         {
             "should_trigger": [f"Welcome {name} number {number}." for number in range(due)],
-            "should_not_trigger": [f"List the goods of {name} number {number}." for number in range(not_due)],
+            "should_not_trigger": [
+                f"List the goods of {name} number {number}." for number in range(not_due)
+            ],
         }
     )
 
 
-def test_a_skill_without_queries_gets_them_written_and_they_are_kept(upskill: Upskill, house: Path) -> None:
-    twice = json.dumps({"should_trigger": ["Hello.", "hello."], "should_not_trigger": ["", "a house-greeter"]})
-    rules = [{"system": WRITES, "turn": 0, "answer": twice}, {"system": WRITES, "turn": 1, "answer": written()}]
+def test_a_skill_without_queries_gets_them_written_and_they_are_kept(
+    upskill: Upskill, house: Path
+) -> None:
+    twice = json.dumps(
+        {"should_trigger": ["Hello.", "hello."], "should_not_trigger": ["", "a house-greeter"]}
+    )
+    rules = [
+        {"system": WRITES, "turn": 0, "answer": twice},
+        {"system": WRITES, "turn": 1, "answer": written()},
+    ]
     writer = write_script(house / "writer.json", rules)
-    write_script(house / "student.json", [{"when": "Welcome", "calls": [ACTIVATE]}, {"answer": "Done."}])
+    write_script(
+        house / "student.json", [{"when": "Welcome", "calls": [ACTIVATE]}, {"answer": "Done."}]
+    )
     done = trigger(upskill, *STUDENT, "--test-writer", writer, "--count", 6, "--repeats", 1)
     assert done.code == 0, done.err
     file = house / "skills" / GREETER / "evals" / "eval_queries.json"
@@ -574,14 +717,21 @@ def test_a_skill_without_queries_gets_them_written_and_they_are_kept(upskill: Up
     with open_store(house / "runs") as store:
         asked = [request for role, request, _ in store.requests() if role == "test writer"]
     assert len(asked) == 2
-    for words in ("appears twice", "has an empty request", "names the skill", "has 1 usable requests"):
+    for words in (
+        "appears twice",
+        "has an empty request",
+        "names the skill",
+        "has 1 usable requests",
+    ):
         assert words in max(asked, key=len)
     assert all(SAILOR in request for request in asked)
     again = trigger(upskill, *STUDENT, "--repeats", 1, "--json")
     assert again.json["models"][0]["precision"]["value"] == 1.0
 
 
-def test_queries_that_never_hold_up_are_an_error_and_nothing_is_kept(upskill: Upskill, house: Path) -> None:
+def test_queries_that_never_hold_up_are_an_error_and_nothing_is_kept(
+    upskill: Upskill, house: Path
+) -> None:
     writer = write_script(house / "writer.json", [{"system": WRITES, "answer": written(3, 1)}])
     write_script(house / "student.json", [{"answer": "Done."}])
     done = trigger(upskill, *STUDENT, "--test-writer", writer, "--count", 6)
@@ -592,7 +742,9 @@ def test_queries_that_never_hold_up_are_an_error_and_nothing_is_kept(upskill: Up
         assert not list(store.requests())  # the next attempt asks again
 
 
-def test_without_queries_and_without_a_writer_it_says_how_to_get_some(upskill: Upskill, house: Path) -> None:
+def test_without_queries_and_without_a_writer_it_says_how_to_get_some(
+    upskill: Upskill, house: Path
+) -> None:
     write_script(house / "student.json", [{"answer": "Done."}])
     done = trigger(upskill, *STUDENT)
     assert done.code == 2
@@ -644,7 +796,11 @@ def test_a_better_description_raises_recall_on_validation_and_the_test_part_is_r
         1.0,
     )
     assert test["change"]["value"] == pytest.approx(8 / 14, abs=1e-6)
-    assert (test["change"]["interval"][0] > 0, test["number"], test["further_queries"]) == (True, 1, None)
+    assert (test["change"]["interval"][0] > 0, test["number"], test["further_queries"]) == (
+        True,
+        1,
+        None,
+    )
     assert found["saved_to"] == str(folder)
     saved = Skill.load(folder)
     assert (saved.description, saved.body) == (WIDE, body)
@@ -661,7 +817,9 @@ def test_a_better_description_raises_recall_on_validation_and_the_test_part_is_r
     for prompt in prompts:
         assert not [text for text in (*VALIDATION, *TEST) if text in prompt]
         assert all(text in prompt for text in of_part("welcome", "train", 2))
-        assert not [text for text in (*of_part("greeting", "train", 2), *NOT_DUE) if text in prompt]  # these went well
+        assert not [
+            text for text in (*of_part("greeting", "train", 2), *NOT_DUE) if text in prompt
+        ]  # these went well
     assert sorted(GREEDY in prompt for prompt in prompts) == [False, True]  # what was tried before
     assert SAILOR in prompts[0]
     hidden = {Query(text, should_trigger=True).id for text in TEST}
@@ -670,11 +828,20 @@ def test_a_better_description_raises_recall_on_validation_and_the_test_part_is_r
     assert done.json["spent"].keys() == {"teacher", "student"}
 
 
-def test_a_search_that_was_stopped_goes_on_and_writes_nothing_before(upskill: Upskill, house: Path) -> None:
+def test_a_search_that_was_stopped_goes_on_and_writes_nothing_before(
+    upskill: Upskill, house: Path
+) -> None:
     put_queries(house)
     write_teacher(house, WIDE)
     with serving(student) as server:
-        stopped = improving(upskill, server, "--set", f"max_calls={len(TRAIN) + len(VALIDATION)}", "--write", "--json")
+        stopped = improving(
+            upskill,
+            server,
+            "--set",
+            f"max_calls={len(TRAIN) + len(VALIDATION)}",
+            "--write",
+            "--json",
+        )
         assert stopped.code == 0, stopped.err
         assert "limit" in stopped.json["halted"]
         assert stopped.json["improvement"]["test"] is None
@@ -688,7 +855,9 @@ def test_a_search_that_was_stopped_goes_on_and_writes_nothing_before(upskill: Up
     assert Skill.load(house / "skills" / GREETER).description == WIDE
 
 
-def test_where_nothing_is_better_the_older_stays_and_the_test_part_is_unused(upskill: Upskill, house: Path) -> None:
+def test_where_nothing_is_better_the_older_stays_and_the_test_part_is_unused(
+    upskill: Upskill, house: Path
+) -> None:
     put_queries(house)
     other = "Greets whoever comes. Use when a greeting is asked for."
     write_teacher(house, other, GREEDY, other)
@@ -700,7 +869,9 @@ def test_where_nothing_is_better_the_older_stays_and_the_test_part_is_unused(ups
     assert "3 descriptions were tried; the search ended: all attempts are used." in done.out
     assert "not kept: the same as one that was tried before" in done.err
     assert not set(asked) & set(TEST)
-    assert len(asked) == 3 * (len(TRAIN) + len(VALIDATION))  # the third is the first again, and was not run
+    assert len(asked) == 3 * (
+        len(TRAIN) + len(VALIDATION)
+    )  # the third is the first again, and was not run
     assert Skill.load(house / "skills" / GREETER).description == NARROW
 
 
@@ -711,20 +882,37 @@ def test_what_only_validation_queries_prefer_is_not_written(upskill: Upskill, ho
         for more in (("--write",), ("-o", "better")):
             done = improving(upskill, server, *more, "--json")
             found = done.json["improvement"]
-            assert (done.code, found["improved"], found["saved_to"], found["description"]) == (0, False, None, NARROW)
+            assert (done.code, found["improved"], found["saved_to"], found["description"]) == (
+                0,
+                False,
+                None,
+                NARROW,
+            )
             assert [one["accepted"] for one in found["attempts"]] == [None, True]
             assert found["test"]["change"]["value"] == pytest.approx(2 / 13, abs=1e-6)
         shown = improving(upskill, server, "--write").out
     assert Skill.load(house / "skills" / GREETER).description == NARROW
     assert not (house / "better").exists()
-    assert f"not shown to be better; about {2 * found['test']['further_queries']} more queries would show" in shown
+    assert (
+        f"not shown to be better; about {2 * found['test']['further_queries']} more queries would show"
+        in shown
+    )
     assert "Nothing was written: the description is unchanged." in shown
     assert "The rejected description:" in shown
     assert WIDE[:40] in shown
 
 
-def test_too_few_queries_for_any_result_are_refused_before_anything_is_paid(upskill: Upskill, house: Path) -> None:
-    put_queries(house, [row for row in WORLD if row["query"] in (*DUE[:2], *DUE_TEST[:2], *NOT_DUE, *NOT_DUE_TEST[:2])])
+def test_too_few_queries_for_any_result_are_refused_before_anything_is_paid(
+    upskill: Upskill, house: Path
+) -> None:
+    put_queries(
+        house,
+        [
+            row
+            for row in WORLD
+            if row["query"] in (*DUE[:2], *DUE_TEST[:2], *NOT_DUE, *NOT_DUE_TEST[:2])
+        ],
+    )
     write_teacher(house, WIDE)
     with serving(student) as server:
         done = improving(upskill, server, "--write")
@@ -748,7 +936,9 @@ def test_every_further_description_that_is_tested_on_the_same_queries_widens_the
             write_teacher(house, text)
             test = improving(upskill, server, "--json").json["improvement"]["test"]
             levels.append((test["number"], test["change"]["level"]))
-        again = improving(upskill, server, "--json", "--seed", 100).json["improvement"]["test"]  # other draws
+        again = improving(upskill, server, "--json", "--seed", 100).json["improvement"][
+            "test"
+        ]  # other draws
     assert levels == [(1, 0.92), (2, pytest.approx(0.99)), (1, 0.92)]
     assert again["number"] == 3
 
@@ -757,14 +947,18 @@ def test_a_run_that_errored_counts_against_the_new_description() -> None:
     right = {text: (text < "e",) for text in "abcdefgh"}
     wrong = {text: (text >= "e",) for text in "abcdefgh"}
     for errored, value, is_better in (("", 1.0, True), ("abc", 0.625, True), ("abcd", 0.5, False)):
-        lost: dict[str, Sequence[bool | None]] = {text: (None,) if text in errored else (right[text]) for text in right}
+        lost: dict[str, Sequence[bool | None]] = {
+            text: (None,) if text in errored else (right[text]) for text in right
+        }
         for before, after in ((wrong, lost), ({**wrong, **dict.fromkeys(errored, (None,))}, right)):
             change = paired_change(outcomes(before, EIGHT), outcomes(after, EIGHT), level=0.95)
             assert change is not None
             assert (change.estimate.value, change.is_better) == (value, is_better)
 
 
-def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(upskill: Upskill, house: Path) -> None:
+def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(
+    upskill: Upskill, house: Path
+) -> None:
     put_queries(house)
     repeated = f"Greets. Use when someone says: {of_part('welcome', 'train', 1)[0]}"
     rules = [
@@ -785,11 +979,25 @@ def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(ups
     assert (saved.name, saved.description) == ("house-welcomer", WIDE)
     assert not [problem for problem in saved.problems("strict") if problem.level == "error"]
     assert Skill.load(house / "skills" / GREETER).description == NARROW
-    for text in ("before", "test, after", "+57 points (92% interval", "): better.", WIDE[:40], "Spent: "):
+    for text in (
+        "before",
+        "test, after",
+        "+57 points (92% interval",
+        "): better.",
+        WIDE[:40],
+        "Spent: ",
+    ):
         assert text in done.out
     with open_store(house / "runs") as store:
-        everything = "\n".join(request for role, request, _ in store.requests() if role == "teacher")
-    for text in ("not in the third person", "at most 1024 are allowed", "is empty", "angle brackets"):
+        everything = "\n".join(
+            request for role, request, _ in store.requests() if role == "teacher"
+        )
+    for text in (
+        "not in the third person",
+        "at most 1024 are allowed",
+        "is empty",
+        "angle brackets",
+    ):
         assert text in everything
 
 
@@ -822,7 +1030,10 @@ def test_a_candidate_whose_runs_error_is_not_chosen(upskill: Upskill, house: Pat
 def test_a_description_without_a_fault_is_left_alone(upskill: Upskill, house: Path) -> None:
     put_queries(house)
     write_teacher(house, WIDE)
-    everything = [{"when": f"the {kind} of", "turns": [{"calls": [ACTIVATE]}]} for kind in ("greeting", "welcome")]
+    everything = [
+        {"when": f"the {kind} of", "turns": [{"calls": [ACTIVATE]}]}
+        for kind in ("greeting", "welcome")
+    ]
     write_script(house / "student.json", [*everything, {"answer": "Done."}])
     done = trigger(upskill, *IMPROVE)
     assert done.code == 0
@@ -852,7 +1063,9 @@ def test_a_library_user_measures_what_the_command_measures(upskill: Upskill, six
     assert (started, len(results), estimates) == ([(False, 18)], 18, [54])
     asyncio.run(measure(options, events=events))
     assert started[1:] == [(True, 0)]
-    assert [(model, ruling.held) for model, ruling in found.rulings] == [("scripted:student.json", False)]
+    assert [(model, ruling.held) for model, ruling in found.rulings] == [
+        ("scripted:student.json", False)
+    ]
     done = trigger(upskill, *STUDENT, "--require", "recall>=0.9", "--json")
     assert done.code == 1
     assert triggered_to_json(found) == done.json
@@ -861,7 +1074,9 @@ def test_a_library_user_measures_what_the_command_measures(upskill: Upskill, six
         assert len(list(store.runs())) == 1
 
 
-def test_a_library_user_improves_a_description_like_the_command(upskill: Upskill, house: Path) -> None:
+def test_a_library_user_improves_a_description_like_the_command(
+    upskill: Upskill, house: Path
+) -> None:
     put_queries(house)
     write_teacher(house, GREEDY, WIDE)
     with serving(student) as server:
@@ -883,14 +1098,18 @@ def test_a_library_user_improves_a_description_like_the_command(upskill: Upskill
     assert found.saved_to is None
     assert found.spent.keys() == {"teacher", "student"}
     assert improvement_to_json(found) | {"spent": {}} == again.json
-    assert messages[0] == f"Running the current description: {len(TRAIN) + len(VALIDATION)} queries..."
+    assert (
+        messages[0] == f"Running the current description: {len(TRAIN) + len(VALIDATION)} queries..."
+    )
     assert messages[3].endswith("validation 50%: not kept (It forgot a word.)")
     assert messages[5].endswith("validation 100%: kept (It forgot a word.)")
     assert Skill.load(house / "skills" / GREETER).description == NARROW
 
 
 def test_models_that_are_given_answer_and_count(six: Path) -> None:
-    options = TriggerOptions(skill=f"skills/{GREETER}", students=("scripted:student.json",), repeats=1, log_runs=False)
+    options = TriggerOptions(
+        skill=f"skills/{GREETER}", students=("scripted:student.json",), repeats=1, log_runs=False
+    )
     models = Models(ModelContext(), ledger=Ledger())
     found = asyncio.run(measure(options, models=models))
     assert models.ledger is not None

@@ -71,7 +71,14 @@ EXAMPLES: dict[str, tuple[dict[str, tuple[str, str]], tuple[Any, ...]]] = {
     "five of five won": (alike(5, "F", "P"), (5, 1.0, -0.020, 1.0, 2 / 32, "undecided")),
     "one case, five runs": ({"a": ("FFFFF", "PPPPP")}, (5, 1.0, -1.0, 1.0, 1.0, "undecided")),
     "three up, three down": (
-        {"a": ("F", "P"), "b": ("F", "P"), "c": ("F", "P"), "d": ("P", "F"), "e": ("P", "F"), "f": ("P", "F")}
+        {
+            "a": ("F", "P"),
+            "b": ("F", "P"),
+            "c": ("F", "P"),
+            "d": ("P", "F"),
+            "e": ("P", "F"),
+            "f": ("P", "F"),
+        }
         | {"g": ("P", "P"), "h": ("F", "F"), "i": ("P", "P"), "j": ("F", "F")},
         (10, 0.0, None, None, 1.0, "undecided"),
     ),
@@ -89,7 +96,14 @@ EXAMPLES: dict[str, tuple[dict[str, tuple[str, str]], tuple[Any, ...]]] = {
     ),
     "sixty cases without a difference": (
         alike(60, "P", "P"),
-        (60, 0.0, -stats.beta.ppf(0.975, 0.7, 60), stats.beta.ppf(0.975, 0.7, 60), 1.0, "no effect"),
+        (
+            60,
+            0.0,
+            -stats.beta.ppf(0.975, 0.7, 60),
+            stats.beta.ppf(0.975, 0.7, 60),
+            1.0,
+            "no effect",
+        ),
     ),
 }
 
@@ -135,7 +149,9 @@ def test_a_tenth_of_errors_is_still_borne() -> None:
 
 def test_an_errored_trial_saves_no_tokens() -> None:
     rows = both(alike(19, "F", "P") | {"z": ("F", "E")})
-    without = [replace(row, input_tokens=0, output_tokens=0) if row.passed is None else row for row in rows]
+    without = [
+        replace(row, input_tokens=0, output_tokens=0) if row.passed is None else row for row in rows
+    ]
     found = compute_verdict(without)
     assert found.token_savings == 0
     assert found.skill.input_tokens == 19 * 80
@@ -144,7 +160,12 @@ def test_an_errored_trial_saves_no_tokens() -> None:
 
 def test_without_a_baseline_there_is_no_lift() -> None:
     found = compute_verdict(arm("skill", {"a": "P", "b": "F"}))
-    assert (found.decision, found.reason, found.lift, found.interval) == ("undecided", "no baseline", None, None)
+    assert (found.decision, found.reason, found.lift, found.interval) == (
+        "undecided",
+        "no baseline",
+        None,
+        None,
+    )
     assert found.skill.pass_rate == 0.5
     assert found.baseline.pass_rate is None
     assert found.token_savings is None
@@ -153,20 +174,29 @@ def test_without_a_baseline_there_is_no_lift() -> None:
 
 def test_without_pairs_there_is_no_lift() -> None:
     found = compute_verdict(arm("baseline", {"a": "P"}) + arm("skill", {"b": "P"}))
-    assert (found.decision, found.reason, found.pairs, found.lift) == ("undecided", "no pairs", 0, None)
+    assert (found.decision, found.reason, found.pairs, found.lift) == (
+        "undecided",
+        "no pairs",
+        0,
+        None,
+    )
 
 
 def test_nothing_at_all_is_undecided() -> None:
     found = compute_verdict([])
     assert (found.model, found.pairs, found.decision) == ("", 0, "undecided")
     assert found.skill.interval == (0, 1)
-    assert found.recommendation == ("Unknown whether it helps this model: no trial has been scored. Continue the run.")
+    assert found.recommendation == (
+        "Unknown whether it helps this model: no trial has been scored. Continue the run."
+    )
 
 
 def test_a_trial_tried_again_counts_by_its_scored_row() -> None:
     rows = both(alike(8, "F", "P"))
     errored = [replace(row, passed=None) for row in rows]
-    assert compute_verdict(errored + rows) == compute_verdict(rows + errored) == compute_verdict(rows)
+    assert (
+        compute_verdict(errored + rows) == compute_verdict(rows + errored) == compute_verdict(rows)
+    )
 
 
 @pytest.mark.parametrize("margin", [math.nan, -0.1, 1.5])
@@ -197,12 +227,16 @@ def test_one_verdict_is_about_one_model() -> None:
 # ---------------------------------------------------------------------------------------------------- properties
 
 LETTERS = st.text("PFE", min_size=1, max_size=3)
-SUITES = st.dictionaries(st.sampled_from("abcdefghij"), st.tuples(LETTERS, LETTERS), min_size=1, max_size=10)
+SUITES = st.dictionaries(
+    st.sampled_from("abcdefghij"), st.tuples(LETTERS, LETTERS), min_size=1, max_size=10
+)
 
 
 @settings(deadline=None, max_examples=20)
 @given(SUITES, st.randoms(use_true_random=False))
-def test_the_order_of_the_rows_does_not_matter(cases: dict[str, tuple[str, str]], random: Any) -> None:
+def test_the_order_of_the_rows_does_not_matter(
+    cases: dict[str, tuple[str, str]], random: Any
+) -> None:
     rows = both(cases)
     mixed = list(rows)
     random.shuffle(mixed)
@@ -293,19 +327,27 @@ def test_break_even_is_the_making_cost_over_what_a_pass_saves() -> None:
 
 def cheaper_by(tokens: int, cases: Mapping[str, tuple[str, str]]) -> list[Outcome]:
     rows = both(cases)
-    return [replace(row, output_tokens=row.output_tokens - tokens) if row.arm == "skill" else row for row in rows]
+    return [
+        replace(row, output_tokens=row.output_tokens - tokens) if row.arm == "skill" else row
+        for row in rows
+    ]
 
 
 def test_as_good_with_fewer_tokens_saves() -> None:
     found = compute_verdict(cheaper_by(10, alike(60, "P", "P")))
     assert (found.decision, found.token_savings) == ("saves", pytest.approx(0.1))
-    assert found.recommendation == ("It saves tokens: this model passes as often as without it, with 10% fewer tokens.")
+    assert found.recommendation == (
+        "It saves tokens: this model passes as often as without it, with 10% fewer tokens."
+    )
     assert found.is_beneficial
 
 
 def test_fewer_tokens_do_not_make_up_for_a_lift_that_may_be_negative() -> None:
     assert compute_verdict(cheaper_by(10, alike(20, "P", "P"))).decision == "undecided"
-    assert compute_verdict(cheaper_by(10, alike(20, "P", "P")), VerdictOptions(margin=0.2)).decision == "saves"
+    assert (
+        compute_verdict(cheaper_by(10, alike(20, "P", "P")), VerdictOptions(margin=0.2)).decision
+        == "saves"
+    )
 
 
 def test_a_cheaper_pass_saves_too() -> None:
@@ -340,7 +382,10 @@ def test_a_skill_that_helps_a_little_says_where_it_still_fails() -> None:
     found = compute_verdict(both(cases), VerdictOptions(tags=tags))
     assert found.decision == "helps"
     assert found.advice == "Cases tagged hard, slow still fail."
-    assert found.recommendation == f"It helps this model: +50 points (+24 to +70) over 24 pairs. {found.advice}"
+    assert (
+        found.recommendation
+        == f"It helps this model: +50 points (+24 to +70) over 24 pairs. {found.advice}"
+    )
 
 
 def test_undecided_says_how_much_more_would_settle_it() -> None:
@@ -349,8 +394,15 @@ def test_undecided_says_how_much_more_would_settle_it() -> None:
     assert found.decision == "undecided"
     assert found.pairs_needed is not None
     assert found.pairs_needed > 0
-    assert re.fullmatch(r"About (\d+ more runs? of each case, or )?\d+ more cases?,? would settle it\.", found.advice)
-    answers = [replace(row, seed=seed, answer=number) for number, row in enumerate(rows, 1) for seed in (0, 1)]
+    assert re.fullmatch(
+        r"About (\d+ more runs? of each case, or )?\d+ more cases?,? would settle it\.",
+        found.advice,
+    )
+    answers = [
+        replace(row, seed=seed, answer=number)
+        for number, row in enumerate(rows, 1)
+        for seed in (0, 1)
+    ]
     assert re.fullmatch(r"About \d+ more cases? would settle it\.", compute_verdict(answers).advice)
 
 
@@ -390,7 +442,9 @@ def test_one_of_anything_is_told_in_the_singular() -> None:
     ],
     ids=["helps", "hurts", "no effect", "saves"],
 )
-def test_against_a_reference_skill_the_recommendation_speaks_of_it(rows: list[Outcome], said: str) -> None:
+def test_against_a_reference_skill_the_recommendation_speaks_of_it(
+    rows: list[Outcome], said: str
+) -> None:
     assert compute_verdict(rows, VerdictOptions(has_reference=True)).recommendation == said
 
 
@@ -402,7 +456,10 @@ def test_looking_after_every_round_asks_for_more_evidence() -> None:
     assert compute_verdict(rows).decision == "helps"
     peeked = compute_verdict(rows, VerdictOptions(anytime="cases"))
     assert (peeked.decision, peeked.anytime) == ("undecided", "cases")
-    assert compute_verdict(both(alike(8, "F", "P")), VerdictOptions(anytime="cases")).decision == "helps"
+    assert (
+        compute_verdict(both(alike(8, "F", "P")), VerdictOptions(anytime="cases")).decision
+        == "helps"
+    )
 
 
 def test_over_the_suite_more_runs_of_the_same_cases_decide() -> None:
@@ -417,12 +474,26 @@ def test_over_the_suite_more_runs_of_the_same_cases_decide() -> None:
 def test_a_planned_end_spends_less_on_early_looks_and_has_a_last_one() -> None:
     rows = both(alike(8, "F", "P"))
     assert compute_verdict(rows, VerdictOptions(anytime="cases")).decision == "helps"
-    assert compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="early")).decision == "undecided"
-    assert compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="last")).decision == "helps"
+    assert (
+        compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="early")).decision
+        == "undecided"
+    )
+    assert (
+        compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="last")).decision
+        == "helps"
+    )
 
 
 def test_the_last_look_is_never_wider_than_the_early_one() -> None:
-    rows = both({"a": ("FFF", "PFP"), "b": ("FPF", "PPP"), "c": ("FFF", "FFF"), "d": ("PFF", "PPF"), "e": ("FF", "PF")})
+    rows = both(
+        {
+            "a": ("FFF", "PFP"),
+            "b": ("FPF", "PPP"),
+            "c": ("FFF", "FFF"),
+            "d": ("PFF", "PPF"),
+            "e": ("FF", "PF"),
+        }
+    )
     early, last, fixed = (
         compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="early")),
         compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="last")),
@@ -431,7 +502,10 @@ def test_the_last_look_is_never_wider_than_the_early_one() -> None:
     assert early.interval
     assert last.interval
     assert fixed.interval
-    assert last.interval == (max(early.interval[0], fixed.interval[0]), min(early.interval[1], fixed.interval[1]))
+    assert last.interval == (
+        max(early.interval[0], fixed.interval[0]),
+        min(early.interval[1], fixed.interval[1]),
+    )
     assert last.p_value is not None
     assert early.p_value is not None
     assert last.p_value <= early.p_value
@@ -439,10 +513,14 @@ def test_the_last_look_is_never_wider_than_the_early_one() -> None:
 
 def test_saving_can_be_peeked_at_as_well() -> None:
     rows = [
-        replace(row, output_tokens=400) if row.arm == "baseline" else row for row in both(alike(30, "PPPPP", "PPPPP"))
+        replace(row, output_tokens=400) if row.arm == "baseline" else row
+        for row in both(alike(30, "PPPPP", "PPPPP"))
     ]
     assert compute_verdict(rows, VerdictOptions(anytime="suite")).decision == "saves"
-    assert compute_verdict(rows, VerdictOptions(anytime="suite", stopping_point="last")).decision == "saves"
+    assert (
+        compute_verdict(rows, VerdictOptions(anytime="suite", stopping_point="last")).decision
+        == "saves"
+    )
 
 
 def test_a_case_whose_first_pair_errored_is_not_counted_by_case() -> None:
@@ -466,13 +544,17 @@ def test_controls_split_the_lift_into_content_and_length() -> None:
     assert found.content is not None
     assert found.length is not None
     assert found.noise is not None
-    assert (found.content.value, found.length.value, found.noise.value) == pytest.approx((0.75, 0.25, 0))
+    assert (found.content.value, found.length.value, found.noise.value) == pytest.approx(
+        (0.75, 0.25, 0)
+    )
     assert found.content.low > 0 > found.noise.low
 
 
 def test_without_control_arms_there_are_no_controls() -> None:
     assert compute_verdict(both(alike(3, "F", "P"))).controls is None
-    only = compute_verdict(both(alike(3, "F", "P")) + arm("baseline_repeat", {"case-00": "F"})).controls
+    only = compute_verdict(
+        both(alike(3, "F", "P")) + arm("baseline_repeat", {"case-00": "F"})
+    ).controls
     assert only is not None
     assert only.content is only.length is None
     assert only.noise is not None
@@ -484,7 +566,12 @@ def test_without_control_arms_there_are_no_controls() -> None:
 def acting(rows: list[Outcome], opened: Mapping[str, str], **more: Any) -> list[Outcome]:
     """The same outcomes of an agent that acts: of each case a letter a seed, O opened the skill, a dot did not."""
     return [
-        replace(row, activated=opened[row.case][row.seed] == "O" if row.arm == "skill" else None, turns=2, **more)
+        replace(
+            row,
+            activated=opened[row.case][row.seed] == "O" if row.arm == "skill" else None,
+            turns=2,
+            **more,
+        )
         for row in rows
     ]
 
@@ -497,13 +584,18 @@ def test_where_nothing_could_be_activated_there_is_no_activation() -> None:
 
 def test_the_lift_is_split_by_whether_the_skill_was_activated() -> None:
     cases = {"a": ("FF", "PP"), "b": ("FF", "PF"), "c": ("FP", "FP"), "d": ("PF", "FF")}
-    found = compute_verdict(acting(both(cases), {"a": "OO", "b": "O.", "c": "..", "d": ".."})).activation
+    found = compute_verdict(
+        acting(both(cases), {"a": "OO", "b": "O.", "c": "..", "d": ".."})
+    ).activation
     assert found is not None
     assert (found.trials, found.activated, found.rate) == (8, 3, 0.375)
     assert found.interval[0] < 0.375 < found.interval[1]
     assert (found.where_activated.pairs, found.where_activated.lift) == (3, 1.0)
     # Of b its second run, of c and d both: the cases weigh the same.
-    assert (found.where_not_activated.pairs, found.where_not_activated.lift) == (5, pytest.approx((0 + 0 - 0.5) / 3))
+    assert (found.where_not_activated.pairs, found.where_not_activated.lift) == (
+        5,
+        pytest.approx((0 + 0 - 0.5) / 3),
+    )
     assert found.where_not_activated.interval is not None
     assert found.where_not_activated.interval[0] < -1 / 6 < found.where_not_activated.interval[1]
 
@@ -526,7 +618,10 @@ def test_the_share_that_activated_has_the_interval_of_a_pass_rate() -> None:
     letters = {case: after.replace("P", "O") for case, (_, after) in cases.items()}
     found = compute_verdict(acting(both(cases), letters))
     assert found.activation is not None
-    assert (found.activation.rate, found.activation.interval) == (found.skill.pass_rate, found.skill.interval)
+    assert (found.activation.rate, found.activation.interval) == (
+        found.skill.pass_rate,
+        found.skill.interval,
+    )
 
 
 @settings(deadline=None, max_examples=30)
@@ -535,7 +630,9 @@ def test_what_was_activated_changes_nothing_about_the_lift_that_was_offered(
     cases: dict[str, tuple[str, str]], random: Any
 ) -> None:
     rows = both(cases)
-    found = compute_verdict(acting(rows, {case: "".join(random.choices("O.", k=3)) for case in cases}))
+    found = compute_verdict(
+        acting(rows, {case: "".join(random.choices("O.", k=3)) for case in cases})
+    )
     plain = compute_verdict(rows)
     assert (found.lift, found.interval, found.decision, found.p_value) == (
         plain.lift,
@@ -548,13 +645,22 @@ def test_what_was_activated_changes_nothing_about_the_lift_that_was_offered(
         assert not scored
     else:
         assert found.activation.trials == len(scored)
-        assert found.activation.where_activated.pairs + found.activation.where_not_activated.pairs == found.pairs
+        assert (
+            found.activation.where_activated.pairs + found.activation.where_not_activated.pairs
+            == found.pairs
+        )
 
 
 def test_all_activated_leaves_the_other_part_empty() -> None:
-    found = compute_verdict(acting(both(alike(6, "F", "P")), dict.fromkeys(alike(6, "", ""), "O"))).activation
+    found = compute_verdict(
+        acting(both(alike(6, "F", "P")), dict.fromkeys(alike(6, "", ""), "O"))
+    ).activation
     assert found is not None
-    assert (found.where_not_activated.pairs, found.where_not_activated.lift, found.where_not_activated.interval) == (
+    assert (
+        found.where_not_activated.pairs,
+        found.where_not_activated.lift,
+        found.where_not_activated.interval,
+    ) == (
         0,
         None,
         None,
@@ -564,12 +670,22 @@ def test_all_activated_leaves_the_other_part_empty() -> None:
 
 def test_turns_and_tool_calls_are_means_and_tool_errors_a_share_of_the_calls() -> None:
     rows = [
-        replace(row, turns=2 + row.seed, calls=4, tool_errors=1) if row.arm == "skill" else replace(row, turns=1)
+        replace(row, turns=2 + row.seed, calls=4, tool_errors=1)
+        if row.arm == "skill"
+        else replace(row, turns=1)
         for row in both({"a": ("PPP", "PPE"), "b": ("P", "P")})
     ]
     found = compute_verdict(rows)
-    assert (found.skill.turns, found.skill.tool_calls, found.skill.tool_errors) == (pytest.approx(7 / 3), 4, 0.25)
-    assert (found.baseline.turns, found.baseline.tool_calls, found.baseline.tool_errors) == (1, 0, None)
+    assert (found.skill.turns, found.skill.tool_calls, found.skill.tool_errors) == (
+        pytest.approx(7 / 3),
+        4,
+        0.25,
+    )
+    assert (found.baseline.turns, found.baseline.tool_calls, found.baseline.tool_errors) == (
+        1,
+        0,
+        None,
+    )
 
 
 def test_a_skill_that_is_rarely_activated_wants_a_better_description() -> None:
@@ -583,7 +699,10 @@ def test_a_skill_that_is_rarely_activated_wants_a_better_description() -> None:
     assert nothing.decision == "no effect"
     assert nothing.advice == f"Do not use it with this model. {said}"
     often = {name: "O" if number < 10 else "." for number, name in enumerate(names)}
-    assert "description" not in compute_verdict(acting(both(alike(20, "F", "F")), often)).recommendation
+    assert (
+        "description"
+        not in compute_verdict(acting(both(alike(20, "F", "F")), often)).recommendation
+    )
     helps = compute_verdict(acting(both(alike(20, "F", "P")), rarely))
     assert (helps.decision, "description" in helps.recommendation) == ("helps", False)
     errors = compute_verdict(
@@ -597,7 +716,9 @@ def test_a_skill_that_is_rarely_activated_wants_a_better_description() -> None:
 
 @pytest.mark.parametrize("letters", ["P", "E"])
 @pytest.mark.parametrize("place", ["baseline", "skill", "placebo"])
-def test_one_trial_that_saw_a_hidden_skill_leaves_nothing_to_decide_by(place: str, letters: str) -> None:
+def test_one_trial_that_saw_a_hidden_skill_leaves_nothing_to_decide_by(
+    place: str, letters: str
+) -> None:
     rows = both(alike(10, "F", letters)) + arm("placebo", {"case-00": "F"})
     leak = next(number for number, row in enumerate(rows) if row.arm == place)
     rows[leak] = replace(rows[leak], leaked=True)
@@ -611,11 +732,17 @@ def test_one_trial_that_saw_a_hidden_skill_leaves_nothing_to_decide_by(place: st
     assert "the arms were not isolated" in found.recommendation
     for text in ("decision=undecided", "decision!=hurts", "point:lift>=-1", "pass_rate>=0"):
         ruling = check_requirement(parse_requirement(text), found)
-        assert (ruling.held, ruling.reason) == (False, "the run is invalid: the arms were not isolated")
+        assert (ruling.held, ruling.reason) == (
+            False,
+            "the run is invalid: the arms were not isolated",
+        )
 
 
 def test_a_leak_elsewhere_in_the_run_counts_here_too() -> None:
-    assert compute_verdict(both(alike(10, "F", "P")), VerdictOptions(isolation_broken=True)).reason == "isolation"
+    assert (
+        compute_verdict(both(alike(10, "F", "P")), VerdictOptions(isolation_broken=True)).reason
+        == "isolation"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- cases
@@ -708,14 +835,18 @@ def won() -> Verdict:
         ("point:cost_per_pass<1x", True, "cost_per_pass is 0x"),
     ],
 )
-def test_a_requirement_is_judged_on_the_less_favourable_bound(won: Verdict, text: str, held: bool, reason: str) -> None:
+def test_a_requirement_is_judged_on_the_less_favourable_bound(
+    won: Verdict, text: str, held: bool, reason: str
+) -> None:
     ruling = check_requirement(parse_requirement(text), won)
     assert (ruling.held, ruling.reason) == (held, reason)
     assert ruling.requirement.text == text
 
 
 def test_a_decision_that_errors_prevent_meets_no_requirement() -> None:
-    broken = compute_verdict([*arm("baseline", {"a": "PF", "b": "PF"}), *arm("skill", {"a": "EE", "b": "EE"})])
+    broken = compute_verdict(
+        [*arm("baseline", {"a": "PF", "b": "PF"}), *arm("skill", {"a": "EE", "b": "EE"})]
+    )
     for text in ("decision!=hurts", "decision=undecided", "these:decision!=hurts"):
         ruling = check_requirement(parse_requirement(text), broken)
         assert (ruling.held, "errored" in ruling.reason) == (False, True), text
@@ -761,7 +892,9 @@ def test_what_was_not_measured_is_not_met() -> None:
         ("lift>=1.2x", "a share, such as 0.1 or 10%", "lift>=0.1"),
     ],
 )
-def test_a_requirement_that_makes_no_sense_is_a_usage_error(text: str, message: str, hint: str) -> None:
+def test_a_requirement_that_makes_no_sense_is_a_usage_error(
+    text: str, message: str, hint: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         parse_requirement(text)
     assert message in caught.value.message
@@ -769,11 +902,17 @@ def test_a_requirement_that_makes_no_sense_is_a_usage_error(text: str, message: 
 
 
 @pytest.mark.parametrize(
-    ("cases", "rounds", "is_exact"), [(1, 3, False), (1, 4, True), (2, 2, False), (3, 2, True), (9, 1, False)]
+    ("cases", "rounds", "is_exact"),
+    [(1, 3, False), (1, 4, True), (2, 2, False), (3, 2, True), (9, 1, False)],
 )
-def test_a_few_copies_do_not_show_that_a_student_never_varies(cases: int, rounds: int, is_exact: bool) -> None:
+def test_a_few_copies_do_not_show_that_a_student_never_varies(
+    cases: int, rounds: int, is_exact: bool
+) -> None:
     """Of a single case, one that passes half the time repeats itself in two rounds of both arms in every fourth run."""
     every = product(range(cases), ("baseline", "skill"), range(rounds))
-    rows = [Outcome("m", f"case-{case}", arm, seed, arm == "skill", 0, 0, 0.0, answer=7) for case, arm, seed in every]
+    rows = [
+        Outcome("m", f"case-{case}", arm, seed, arm == "skill", 0, 0, 0.0, answer=7)
+        for case, arm, seed in every
+    ]
     assert never_varies(rows) == is_exact
     assert not never_varies([*rows, replace(rows[0], seed=rounds, answer=8)])

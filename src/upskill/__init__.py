@@ -9,7 +9,9 @@ from importlib import import_module
 
 from upskill.version import __version__ as __version__
 
-TYPE_CHECKING = False  # what type checkers take for true; importing `typing` would load twenty modules more
+TYPE_CHECKING = (
+    False  # what type checkers take for true; importing `typing` would load twenty modules more
+)
 
 _NAMES = {
     "upskill.authoring.events": "AuthoringEvents",

@@ -71,7 +71,8 @@ class Paused(UsageError):
         answers = "1 answer" if len(self.files) == 1 else f"{len(self.files)} answers"
         size = sum(path.stat().st_size for path in map(Path, self.files) if path.is_file())
         super().__init__(
-            f"waiting for {answers}: {listing}" + (f" ({-(-size // 1000):,} kB to read)" if size else ""),
+            f"waiting for {answers}: {listing}"
+            + (f" ({-(-size // 1000):,} kB to read)" if size else ""),
             "Write each answer to the file named in the last line of its prompt. Then run the same command again.",
         )
 
@@ -108,7 +109,13 @@ class ModelError(TrialError):
     """The model gave no answer that can be graded."""
 
     def __init__(
-        self, message: str, hint: str = "", *, status: int | None = None, fatal: bool = False, failure: str = ""
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        status: int | None = None,
+        fatal: bool = False,
+        failure: str = "",
     ) -> None:
         super().__init__(message, hint)
         self.status = status  # the HTTP status, if any
@@ -163,7 +170,9 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     likeness = [difflib.SequenceMatcher(None, name, word).ratio() for name in near]
-    best = [repr(name) for name, likely in zip(near, likeness, strict=True) if likely == likeness[0]]
+    best = [
+        repr(name) for name, likely in zip(near, likeness, strict=True) if likely == likeness[0]
+    ]
     if best:
         return f"Did you mean {' or '.join(best)}?"
     return otherwise or (f"Known: {', '.join(names)}." if names else "")

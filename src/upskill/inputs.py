@@ -24,7 +24,11 @@ def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "")
     try:
         # Opening a FIFO would block until someone writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
-        stream = os.fdopen(descriptor, "rb") if stat.S_ISREG((info := os.fstat(descriptor)).st_mode) else None
+        stream = (
+            os.fdopen(descriptor, "rb")
+            if stat.S_ISREG((info := os.fstat(descriptor)).st_mode)
+            else None
+        )
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", hint) from error
     except ValueError as error:
@@ -32,7 +36,9 @@ def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "")
     if stream is None:
         os.close(descriptor)
         kind = KINDS.get(stat.S_IFMT(info.st_mode), "a special file")
-        raise UsageError(f"{path}: {kind}, not a file", hint or "Save its content to a file, and pass that file.")
+        raise UsageError(
+            f"{path}: {kind}, not a file", hint or "Save its content to a file, and pass that file."
+        )
     if info.st_size > most:
         stream.close()
         raise _too_large(path, most)

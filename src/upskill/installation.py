@@ -28,7 +28,9 @@ def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
         return f"pipx install --force {requirement}"
     if "uv" in parts and "tools" in parts:
         return f"uv tool install --force {requirement}"
-    if "uv" in parts and any(part.startswith(("archive-", "builds-", "environments-")) for part in parts):
+    if "uv" in parts and any(
+        part.startswith(("archive-", "builds-", "environments-")) for part in parts
+    ):
         return f"uvx --from {requirement} upskill"
     python = f'"{sys.executable}"' if " " in sys.executable else sys.executable
     if find_spec("pip") is None:

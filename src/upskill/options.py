@@ -26,7 +26,9 @@ class Option:
     metavar: str | None = None
     minimum: float | None = None
     maximum: float | None = None
-    show_default: bool | str = False  # a string: the class's attribute with the default, if the field's own is None
+    show_default: bool | str = (
+        False  # a string: the class's attribute with the default, if the field's own is None
+    )
     count: bool = False  # the value is how often the flag appears
     hidden: bool = False  # still accepted, but not in the help
     bare: str = ""  # what the flag means without a value; empty: it needs one
@@ -42,7 +44,15 @@ def option(*flags: str, default: Any, help: str, **more: Any) -> Any:  # noqa: A
 
 
 def count_option(*flags: str, default: int, help: str, maximum: int, minimum: int = 1) -> Any:  # noqa: A002
-    return option(*flags, default=default, help=help, metavar="N", minimum=minimum, maximum=maximum, show_default=True)
+    return option(
+        *flags,
+        default=default,
+        help=help,
+        metavar="N",
+        minimum=minimum,
+        maximum=maximum,
+        show_default=True,
+    )
 
 
 def options_of(cls: type[Any]) -> Iterator[tuple[str, Option, Any, Any]]:
@@ -58,7 +68,11 @@ def options_of(cls: type[Any]) -> Iterator[tuple[str, Option, Any, Any]]:
         for name in vars(base).get("__annotations__", {}):
             if name in declared:
                 is_union = get_origin(hints[name]) in (Union, UnionType)
-                kinds = [kind for kind in get_args(hints[name]) if kind is not NoneType] if is_union else [hints[name]]
+                kinds = (
+                    [kind for kind in get_args(hints[name]) if kind is not NoneType]
+                    if is_union
+                    else [hints[name]]
+                )
                 option = declared.pop(name)
                 if isinstance(option.show_default, str):
                     option = replace(option, show_default=str(getattr(cls, option.show_default)))

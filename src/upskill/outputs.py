@@ -87,7 +87,9 @@ def whole_file(path: str | Path, *, private: bool = False) -> Generator[BinaryIO
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         usual = PRIVATE_FILE if private else 0o644 & ~_umask()
-        mode = target.stat().st_mode & 0o777 if target.exists() and not target.is_symlink() else usual
+        mode = (
+            target.stat().st_mode & 0o777 if target.exists() and not target.is_symlink() else usual
+        )
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
         fresh = Path(name)
         try:
@@ -108,7 +110,9 @@ def whole_folder(path: str | Path, marker: str, *, force: bool = False) -> Gener
     """
     target = Path(path)
     if os.path.lexists(target) and (refusal := _not_ours(target, marker, force=force)):
-        raise UsageError(f"{target}: {refusal}", "Choose a new folder, or one with an unchanged export.")
+        raise UsageError(
+            f"{target}: {refusal}", "Choose a new folder, or one with an unchanged export."
+        )
     with replaced_folder(target, mode=PRIVATE_FOLDER) as fresh:
         yield fresh
         (fresh / marker).touch()  # last: anything newer is not ours
@@ -160,7 +164,9 @@ def _write_errors(target: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {error.strerror or error}", "Nothing was changed.") from error
+        raise UsageError(
+            f"{target}: cannot be written: {error.strerror or error}", "Nothing was changed."
+        ) from error
 
 
 def _umask() -> int:

@@ -81,7 +81,9 @@ def _fields_or_text(value: object) -> object:
 
 def canonical(value: object) -> str:
     """Plain data as JSON: equal data gives equal text, whatever the order of keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_fields_or_text)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_fields_or_text
+    )
 
 
 def digest(value: object) -> str:
@@ -164,7 +166,11 @@ def refused_yaml(problem: str, mark: yaml.Mark | None = None) -> yaml.YAMLError:
 def yaml_words(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     line = f"line {mark.line + 1}: " if mark else ""
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
+    problem = (
+        getattr(error, "problem", None)
+        or getattr(error, "reason", None)
+        or str(error).splitlines()[0]
+    )
     return f"{line}not valid YAML: {problem}"
 
 
@@ -176,11 +182,17 @@ def bound_yaml(root: yaml.Node, *, deepest: int, most: int, unique: bool = False
         if not isinstance(node, yaml.CollectionNode):
             return 1
         if level > deepest:
-            raise refused_yaml(f"nested more than {deepest} levels deep, or refers to itself", node.start_mark)
+            raise refused_yaml(
+                f"nested more than {deepest} levels deep, or refers to itself", node.start_mark
+            )
         if id(node) not in sizes:
             if unique and isinstance(node, yaml.MappingNode):
                 _refuse_twins(node)
-            parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+            parts = (
+                chain.from_iterable(node.value)
+                if isinstance(node, yaml.MappingNode)
+                else node.value
+            )
             sizes[id(node)] = 1 + sum(size(part, level + 1) for part in parts)
         if sizes[id(node)] > most:
             raise refused_yaml(f"expands to more than {most:,} values", node.start_mark)
@@ -200,7 +212,12 @@ def _refuse_twins(node: yaml.MappingNode) -> None:
 
 
 def _read_as_text(
-    node: yaml.Node, fields: frozenset[str], seen: set[int], *, is_text: bool | None = False, inside: bool = False
+    node: yaml.Node,
+    fields: frozenset[str],
+    seen: set[int],
+    *,
+    is_text: bool | None = False,
+    inside: bool = False,
 ) -> None:
     """Keeps the values of these fields as text, as written: `42`, `3.10`, `yes`; also in a list.
 
@@ -265,7 +282,9 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 _RESOLVERS = {"yaml_implicit_resolvers": _PlainLoader.yaml_implicit_resolvers}
-_FAST_LOADER: Any = type("_FastLoader", (yaml.CSafeLoader,), _RESOLVERS) if yaml.__with_libyaml__ else None
+_FAST_LOADER: Any = (
+    type("_FastLoader", (yaml.CSafeLoader,), _RESOLVERS) if yaml.__with_libyaml__ else None
+)
 
 
 def _compose_fast(text: str) -> yaml.Node | None:
@@ -289,9 +308,13 @@ def refuse_depth(text: str, loader: Any = yaml.SafeLoader) -> None:
     """Fails early: parsers take seconds for thousands of open brackets, and libyaml crashes on them."""
     depth = 0
     for event in cast("Iterator[Any]", yaml.parse(text, loader)):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         if depth > DEEPEST:
-            raise _TooDeep(problem=f"nested more than {DEEPEST} levels deep", problem_mark=event.start_mark)
+            raise _TooDeep(
+                problem=f"nested more than {DEEPEST} levels deep", problem_mark=event.start_mark
+            )
 
 
 _PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_finite)

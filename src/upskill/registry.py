@@ -27,7 +27,9 @@ class Registry:
         """Every name with its place. A built-in wins over a package that claims the same name."""
         from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and only for what is no built-in
 
-        plugins = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=self.group)}
+        plugins = {
+            point.name: f"{point.module}:{point.attr}" for point in entry_points(group=self.group)
+        }
         return plugins | dict(self.table)
 
     def __contains__(self, name: str) -> bool:
@@ -58,4 +60,6 @@ class Registry:
         except AttributeError as error:
             if name in self.table:
                 raise
-            raise UsageError(f"cannot load the {name!r} {self.noun} from {target}: {error}") from error
+            raise UsageError(
+                f"cannot load the {name!r} {self.noun} from {target}: {error}"
+            ) from error

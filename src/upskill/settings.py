@@ -48,7 +48,9 @@ class Settings(BaseModel):
     student: str | None = _setting(None, "The model that is tested; without one, `local`.")
     test_writer: str | None = _setting(None, "Writes test cases; without one, the teacher does.")
     judge: str | None = _setting(None, "Grades cases with `judge` checks.")
-    skills_dir: str = _setting("./skills", "Where `generate` saves skills, and `list` looks for them.")
+    skills_dir: str = _setting(
+        "./skills", "Where `generate` saves skills, and `list` looks for them."
+    )
     store: str = _setting(DEFAULT_STORE, "Where runs are kept: a folder, or a postgresql:// URL.")
     log_runs: bool = _setting(True, "Keep runs in the store; false discards them.")
     cache: bool = _setting(True, "Store replies, and answer repeated requests from stored ones.")
@@ -56,12 +58,15 @@ class Settings(BaseModel):
     max_refine_attempts: int = _setting(3, "How many times the teacher may improve a skill.", ge=0)
     concurrency: int = _setting(8, "Requests at a time per model.", ge=1)
     timeout: float = _setting(300, "Seconds per request.", gt=0)
-    servers: int = _setting(0, "Servers per embedded model; 0: one per core, if memory allows.", ge=0)
+    servers: int = _setting(
+        0, "Servers per embedded model; 0: one per core, if memory allows.", ge=0
+    )
     confirm_above: float = _setting(1.0, "US dollars that upskill spends without asking.", ge=0)
     max_tokens: int | None = _setting(None, "Stop at this many tokens.", ge=0)
     max_calls: int | None = _setting(None, "Stop at this many calls.", ge=0)
     prices: dict[str, Price] = Field(
-        default_factory=dict[str, Price], description="Prices of models whose price is unknown, or different for you."
+        default_factory=dict[str, Price],
+        description="Prices of models whose price is unknown, or different for you.",
     )
     max_output_tokens: int | None = _setting(
         None,
@@ -69,28 +74,46 @@ class Settings(BaseModel):
         "4096, or for embedded models whatever the case needs, but at least 256.",
         ge=1,
     )
-    temperature: float | None = _setting(None, "For students (default: 0, or 0.7 with repeats).", ge=0, le=2)
+    temperature: float | None = _setting(
+        None, "For students (default: 0, or 0.7 with repeats).", ge=0, le=2
+    )
     margin: float = _setting(
-        5.0, "If the whole interval is within this many points of zero, the decision is `no effect`.", ge=0, le=100
+        5.0,
+        "If the whole interval is within this many points of zero, the decision is `no effect`.",
+        ge=0,
+        le=100,
     )
     scope: Literal["cases", "suite"] = _setting(
         "cases", "What --until-decided decides about: tasks like these cases, or this exact suite."
     )
     target_pass_rate: float | None = _setting(
-        None, "Name the cheapest model that passes at least this percentage of trials.", ge=0, le=100
+        None,
+        "Name the cheapest model that passes at least this percentage of trials.",
+        ge=0,
+        le=100,
     )
     making_cost: float | None = _setting(
         None, "US dollars it cost to make the skill (default: from skill_meta.json).", ge=0
     )
-    strict_suite: bool = _setting(False, "Refuse a suite with a case that an uninformed answer passes.")
-    gpu: bool = _setting(False, "Give sandboxes the NVIDIA GPU, like `gpu: true` in a case; trials take turns.")
-    mcp_hosts: list[str] = _setting([], "Hosts that a suite's MCP servers may reach, such as `api.example.com`.")
+    strict_suite: bool = _setting(
+        False, "Refuse a suite with a case that an uninformed answer passes."
+    )
+    gpu: bool = _setting(
+        False, "Give sandboxes the NVIDIA GPU, like `gpu: true` in a case; trials take turns."
+    )
+    mcp_hosts: list[str] = _setting(
+        [], "Hosts that a suite's MCP servers may reach, such as `api.example.com`."
+    )
     max_turns: int | None = _setting(
         None, "Turns per agent trial (default: 20; for a teacher 60, in `trigger` 3).", ge=1
     )
     trial_tokens: int | None = _setting(None, "Tokens per agent trial.", ge=1)
-    trial_timeout: float | None = _setting(None, "Seconds per agent trial (default: 600; for a teacher 1800).", gt=0)
-    ray_address: str = _setting("", "Ray cluster to join (default: RAY_ADDRESS, or a new one on this machine).")
+    trial_timeout: float | None = _setting(
+        None, "Seconds per agent trial (default: 600; for a teacher 1800).", gt=0
+    )
+    ray_address: str = _setting(
+        "", "Ray cluster to join (default: RAY_ADDRESS, or a new one on this machine)."
+    )
     trial_cpus: float | None = _setting(None, "With Ray: CPUs per trial (default 1).", ge=0)
     trial_gpus: float | None = _setting(None, "With Ray: GPUs per trial.", ge=0)
     trial_memory: float | None = _setting(None, "With Ray: megabytes of memory per trial.", ge=0)
@@ -114,9 +137,14 @@ class Settings(BaseModel):
         """
         usual = Path(environment.get("HOME", "~")).expanduser() / ".config"
         folders = (environment.get("XDG_CONFIG_HOME") or usual, usual)
-        paths = (Path(here) / FILE, *(Path(folder) / "upskill" / "config.yaml" for folder in folders))
+        paths = (
+            Path(here) / FILE,
+            *(Path(folder) / "upskill" / "config.yaml" for folder in folders),
+        )
         named = environment.get("UPSKILL_CONFIG")
-        path = Path(named) if named else next(filter(os.path.isfile, paths), None)  # which never raises
+        path = (
+            Path(named) if named else next(filter(os.path.isfile, paths), None)
+        )  # which never raises
         # The defaults need no validator.
         settings = cls.model_construct() if path is None else cls.read(path)
         location = environment.get("UPSKILL_STORE")
@@ -140,7 +168,8 @@ class Settings(BaseModel):
             key, _, value = text.partition("=")
             if not value.strip():
                 raise UsageError(
-                    f"--set {text}: the value is missing", f"For example: --set {key.strip() or 'margin'}=3"
+                    f"--set {text}: the value is missing",
+                    f"For example: --set {key.strip() or 'margin'}=3",
                 )
             try:
                 fields[OLDER_NAMES.get(key.strip(), key.strip())] = read_yaml(value)
@@ -159,8 +188,12 @@ class Settings(BaseModel):
             key = ".".join(str(part) for part in first["loc"])
             if first["type"] == "extra_forbidden":
                 known = [name for name in cls.model_fields if name != "source"]
-                raise UsageError(f"{origin}no setting named {key!r}", did_you_mean(key, known)) from error
-            value = "" if key == "store" else f", not {short(first['input'])}"  # which may hold a password
+                raise UsageError(
+                    f"{origin}no setting named {key!r}", did_you_mean(key, known)
+                ) from error
+            value = (
+                "" if key == "store" else f", not {short(first['input'])}"
+            )  # which may hold a password
             raise UsageError(f"{origin}{key}: {first['msg']}{value}") from error
 
 

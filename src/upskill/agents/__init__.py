@@ -65,12 +65,19 @@ class Task:
     max_output_tokens: int = 1024
     distractors: tuple[Skill, ...] = ()  # skills that are on offer in every arm
     bounds: Bounds = Bounds()
-    mcp_servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])  # as in a suite
+    mcp_servers: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict[str, Mapping[str, Any]]
+    )  # as in a suite
 
     @property
     def offered_skills(self) -> tuple[Skill, ...]:
         """Sorted by name, so that a position gives nothing away."""
-        return tuple(sorted((*self.distractors, *((self.skill,) if self.skill else ())), key=lambda skill: skill.name))
+        return tuple(
+            sorted(
+                (*self.distractors, *((self.skill,) if self.skill else ())),
+                key=lambda skill: skill.name,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +93,14 @@ class Student:
     sandbox: Sandbox | None = None
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     ledger: Ledger | None = None
-    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    prices: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict[str, Mapping[str, float]]
+    )
     on_step: Callable[[Step], None] | None = None
     replay: Callable[[ToolCall], Step | None] | None = None
-    role: Role = "student"  # that its calls are entered under: a teacher does a lesson like a student a task
+    role: Role = (
+        "student"  # that its calls are entered under: a teacher does a lesson like a student a task
+    )
 
 
 class Agent(Protocol):

@@ -19,7 +19,14 @@ from typing import Any, ClassVar, Self, cast, get_args
 from upskill.agents import AGENTS, Task
 from upskill.agents.allow_list import Wire
 from upskill.agents.mcp import McpServer, expand, read_servers
-from upskill.agents.program import OWN_HOME, PLACEHOLDER_KEY, Program, ProgramAgent, incompatible_model, readonly_mount
+from upskill.agents.program import (
+    OWN_HOME,
+    PLACEHOLDER_KEY,
+    Program,
+    ProgramAgent,
+    incompatible_model,
+    readonly_mount,
+)
 from upskill.agents.proxy import Upstream
 from upskill.errors import UsageError
 from upskill.models import Address
@@ -34,7 +41,11 @@ from upskill.version import __version__
 
 WIRES: tuple[Wire, ...] = get_args(Wire)
 OPENAI = {"OPENAI_BASE_URL": "{url}", "OPENAI_API_KEY": "{key}", "OPENAI_MODEL": "{model}"}
-ANTHROPIC = {"ANTHROPIC_BASE_URL": "{host}", "ANTHROPIC_API_KEY": "{key}", "ANTHROPIC_MODEL": "{model}"}
+ANTHROPIC = {
+    "ANTHROPIC_BASE_URL": "{host}",
+    "ANTHROPIC_API_KEY": "{key}",
+    "ANTHROPIC_MODEL": "{model}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,9 @@ class Row:
     skills: str = ".agents/skills"
     wire: Wire | None = None  # None: the one that the model has
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # JSON files of the home folder
+    settings: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # JSON files of the home folder
 
 
 PROGRAMS = {
@@ -56,7 +69,10 @@ PROGRAMS = {
     "codex-acp": Row(
         (),
         "codex",
-        environment={"CODEX_CONFIG": '{"model": "{model}"}', "INITIAL_AGENT_MODE": "agent-full-access"},
+        environment={
+            "CODEX_CONFIG": '{"model": "{model}"}',
+            "INITIAL_AGENT_MODE": "agent-full-access",
+        },
     ),
     "gemini": Row(
         ("--acp", "--yolo"),
@@ -81,7 +97,10 @@ PROGRAMS = {
         ("--acp", "--yolo"),
         skills=".qwen/skills",
         wire="chat",
-        environment={**OPENAI, "QWEN_CODE_LEGACY_MCP_BLOCKING": "1"},  # wait until they have started
+        environment={
+            **OPENAI,
+            "QWEN_CODE_LEGACY_MCP_BLOCKING": "1",
+        },  # wait until they have started
     ),
     "goose": Row(
         ("acp",),
@@ -121,7 +140,10 @@ PROGRAMS = {
 # Ways to log in with a key, in the words of the programs.
 KEY_LOGINS = ("api-key", "openai", "openai-api-key", "codex-api-key", "anthropic-api-key")
 STATUSES: dict[str, Status] = {"completed": "ok", "failed": "error"}
-CHUNKS: dict[str, StepKind] = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
+CHUNKS: dict[str, StepKind] = {
+    "agent_message_chunk": "assistant",
+    "agent_thought_chunk": "thinking",
+}
 STOPS = {"end_turn": "stop", "cancelled": "seconds", "max_turn_requests": "turns"}
 
 
@@ -165,7 +187,12 @@ class Acp(ProgramAgent):
             install=ACP_PROGRAMS.get(Path(program).name, known.install if known else ""),
             user_skills=skills or (known.user_skills if known else row.skills),
         )
-        fields = {"arguments": tuple(arguments) or row.arguments, "variables": variables, "row": row, "spec": spec}
+        fields = {
+            "arguments": tuple(arguments) or row.arguments,
+            "variables": variables,
+            "row": row,
+            "spec": spec,
+        }
         return cast("type[Self]", type("Acp", (cls,), fields))
 
     @property
@@ -184,7 +211,9 @@ class Acp(ProgramAgent):
             needs = {"messages": "the Anthropic messages API", "gemini": "the Gemini API"}.get(
                 wire, "an OpenAI-compatible API"
             )
-            raise incompatible_model(self.spec.name, address, needs, "Use another -m, or --base-url URL.")
+            raise incompatible_model(
+                self.spec.name, address, needs, "Use another -m, or --base-url URL."
+            )
         return wire
 
     def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
@@ -195,11 +224,17 @@ class Acp(ProgramAgent):
         return {**(self.like.settings(url) if self.like else {}), **own}
 
     def extra_mounts(self) -> Mapping[str, Path]:
-        python = {**readonly_mount(Path(sys.executable).resolve()), **readonly_mount(Path(sys.base_prefix))}
+        python = {
+            **readonly_mount(Path(sys.executable).resolve()),
+            **readonly_mount(Path(sys.base_prefix)),
+        }
         return {**python, **(self.like.extra_mounts() if self.like else {})}
 
     def setup(self, task: Task) -> Setup:
-        names = (Path(self.spec.program).name, *([AGENT_SPECS[self.row.like].program] if self.row.like else []))
+        names = (
+            Path(self.spec.program).name,
+            *([AGENT_SPECS[self.row.like].program] if self.row.like else []),
+        )
         own = tuple(place.format(name) for name in names for place in OWN_HOME)
         return replace(super().setup(task), own_home=own)
 
@@ -243,10 +278,17 @@ class Acp(ProgramAgent):
             for name, server in servers.items()
         ]
         milliseconds = int(1000 * max(server.timeout for server in servers.values()))
-        return {"mcpServers": listed, "_meta": {"mcpStartupAwaitTimeoutMs": milliseconds}}  # of codex-acp
+        return {
+            "mcpServers": listed,
+            "_meta": {"mcpStartupAwaitTimeoutMs": milliseconds},
+        }  # of codex-acp
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
-        like = self.like.invocation(address, upstream, url).environment if self.like else dict[str, str]()
+        like = (
+            self.like.invocation(address, upstream, url).environment
+            if self.like
+            else dict[str, str]()
+        )
         host = url.removesuffix("/v1")
         values = {"{url}": url, "{host}": host, "{model}": upstream.model, "{key}": PLACEHOLDER_KEY}
         variables = {
@@ -269,7 +311,9 @@ def read_events(output: str, calls: Mapping[str, Step]) -> Trace:
         # Gemini CLI puts the tool's name before the id.
         made = calls.get(call) or calls.get(call.partition("__")[2])
         if made and made.tool:
-            step = replace(step, tool=made.tool, arguments=made.arguments, output=step.output or made.output)
+            step = replace(
+                step, tool=made.tool, arguments=made.arguments, output=step.output or made.output
+            )
         reader.steps[reader.places[call]] = step
     steps = tuple(step for step in reader.steps if step.kind == "tool" or step.text.strip())
     return Trace(steps, stop=STOPS.get(reader.stop, reader.stop))
@@ -297,7 +341,9 @@ class EventReader:
         elif "terminal" in event:
             self.terminals[str(event["terminal"])] = str(event.get("output"))
         elif "error" in event:
-            self.steps.append(Step("system", text=f"error: {json.dumps(event['error'], ensure_ascii=False)}"))
+            self.steps.append(
+                Step("system", text=f"error: {json.dumps(event['error'], ensure_ascii=False)}")
+            )
         elif "stop" in event:
             self.stop = str(event["stop"] or "")
 
@@ -318,30 +364,46 @@ class EventReader:
             self.steps.append(Step("tool"))
         if update.get("status") in STATUSES and update.get("content") == []:
             self.calls[call].pop("content", None)  # it was about what the call would do
-        self.calls[call] |= {name: value for name, value in update.items() if value not in (None, {}, [])}
-        for name in ("terminal_output", "terminal_output_delta"):  # of commands that the agent ran itself
+        self.calls[call] |= {
+            name: value for name, value in update.items() if value not in (None, {}, [])
+        }
+        for name in (
+            "terminal_output",
+            "terminal_output_delta",
+        ):  # of commands that the agent ran itself
             printed = dict_or_empty(dict_or_empty(update.get("_meta")).get(name))
             terminal = str(printed.get("terminal_id"))
-            self.terminals[terminal] = self.terminals.get(terminal, "") + str(printed.get("data") or "")
+            self.terminals[terminal] = self.terminals.get(terminal, "") + str(
+                printed.get("data") or ""
+            )
 
     def _permission(self, asked: dict[str, Any]) -> None:
         call = dict_or_empty(asked.get("call"))
         if call.get("rawInput"):  # some agents tell it only here
             self.calls.get(str(call.get("toolCallId")), {})["rawInput"] = call["rawInput"]
-        answer = f"allowed ({asked['option']})" if asked.get("option") else "refused: it offers no way to allow it"
+        answer = (
+            f"allowed ({asked['option']})"
+            if asked.get("option")
+            else "refused: it offers no way to allow it"
+        )
         what = call.get("title") or call.get("toolCallId") or "something"
         self.steps.append(Step("system", text=f"permission for {what}: {answer}"))
 
 
 def _call_step(fields: Mapping[str, Any], terminals: Mapping[str, str]) -> Step:
-    metas = (dict_or_empty(fields.get("_meta")), *map(dict_or_empty, dict_or_empty(fields.get("_meta")).values()))
+    metas = (
+        dict_or_empty(fields.get("_meta")),
+        *map(dict_or_empty, dict_or_empty(fields.get("_meta")).values()),
+    )
     name = next((str(meta["toolName"]) for meta in metas if meta.get("toolName")), "")
     title = str(fields.get("name") or "")
     if not name:  # a title is a sentence, or the name of the tool
         name = title if re.fullmatch(r"[\w.:/-]+", title) else str(fields.get("kind") or "other")
     arguments = dict_or_empty(fields.get("rawInput"))
     if not arguments:
-        paths = [dict_or_empty(place).get("path") for place in list_or_empty(fields.get("locations"))]
+        paths = [
+            dict_or_empty(place).get("path") for place in list_or_empty(fields.get("locations"))
+        ]
         arguments = {"title": fields.get("title") or title, **({"path": paths[0]} if paths else {})}
     texts: list[str] = []
     for item in map(dict_or_empty, list_or_empty(fields.get("content"))):
@@ -359,6 +421,10 @@ def _call_step(fields: Mapping[str, Any], terminals: Mapping[str, str]) -> Step:
 def _raw_output(value: object) -> str:
     fields = as_mapping(value) or {}
     return next(
-        (str(fields[name]) for name in ("output", "formatted_output", "stdout") if fields.get(name)),
+        (
+            str(fields[name])
+            for name in ("output", "formatted_output", "stdout")
+            if fields.get(name)
+        ),
         content_text(value),
     )

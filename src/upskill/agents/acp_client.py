@@ -36,7 +36,11 @@ def as_dict(value: Any) -> dict[str, Any]:
 class Terminal:
     def __init__(self, params: dict[str, Any]) -> None:
         # Many agents send a whole line of shell as the command.
-        argv = [params["command"], *params["args"]] if params.get("args") else ["/bin/bash", "-c", params["command"]]
+        argv = (
+            [params["command"], *params["args"]]
+            if params.get("args")
+            else ["/bin/bash", "-c", params["command"]]
+        )
         variables = {item["name"]: item["value"] for item in params.get("env") or ()}
         self.limit = params.get("outputByteLimit") or MAX_OUTPUT
         self.output, self.truncated = b"", False
@@ -62,7 +66,11 @@ class Terminal:
     def state(self) -> dict[str, Any]:
         code = self.process.poll()
         ended = {"exitStatus": exit_status(code)} if code is not None else {}
-        return {"output": self.output.decode("utf-8", "replace"), "truncated": self.truncated, **ended}
+        return {
+            "output": self.output.decode("utf-8", "replace"),
+            "truncated": self.truncated,
+            **ended,
+        }
 
     def wait(self) -> dict[str, Any]:
         code = self.process.wait()
@@ -71,7 +79,11 @@ class Terminal:
 
 
 def exit_status(code: int) -> dict[str, Any]:
-    return {"exitCode": code, "signal": None} if code >= 0 else {"exitCode": None, "signal": str(-code)}
+    return (
+        {"exitCode": code, "signal": None}
+        if code >= 0
+        else {"exitCode": None, "signal": str(-code)}
+    )
 
 
 class Client:
@@ -124,7 +136,9 @@ class Client:
             if method == "session/update":
                 report(update=params.get("update"))
         elif method == "terminal/wait_for_exit":  # the agent may ask for other things meanwhile
-            threading.Thread(target=self.answer, args=(message["id"], method, params), daemon=True).start()
+            threading.Thread(
+                target=self.answer, args=(message["id"], method, params), daemon=True
+            ).start()
         else:
             self.answer(message["id"], method, params)
 
@@ -152,11 +166,15 @@ class Client:
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
         if len(data) > MAX_FILE:
-            raise RequestError({"code": -32602, "message": f"{path} is larger than {MAX_FILE} bytes"})
+            raise RequestError(
+                {"code": -32602, "message": f"{path} is larger than {MAX_FILE} bytes"}
+            )
         if params.get("line") or params.get("limit") is not None:
             first = max(0, (params.get("line") or 1) - 1)
             limit = params.get("limit")
-            data = b"".join(data.splitlines(keepends=True)[first : None if limit is None else first + limit])
+            data = b"".join(
+                data.splitlines(keepends=True)[first : None if limit is None else first + limit]
+            )
         return {"content": data.decode("utf-8", "replace")}
 
     def write_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -167,10 +185,17 @@ class Client:
 
     def request_permission(self, params: dict[str, Any]) -> dict[str, Any]:
         """Whatever the sandbox allows is allowed."""
-        kinds = {option.get("kind"): option["optionId"] for option in reversed(params.get("options") or [])}
+        kinds = {
+            option.get("kind"): option["optionId"]
+            for option in reversed(params.get("options") or [])
+        }
         option = kinds.get("allow_once") or kinds.get("allow_always")
         report(permission={"call": params.get("toolCall"), "option": option})
-        return {"outcome": {"outcome": "selected", "optionId": option} if option else {"outcome": "cancelled"}}
+        return {
+            "outcome": {"outcome": "selected", "optionId": option}
+            if option
+            else {"outcome": "cancelled"}
+        }
 
     def create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
         number = f"terminal-{len(self.terminals) + 1}"
@@ -203,7 +228,9 @@ def report(**event: Any) -> None:
         os.write(1, json.dumps(event).encode() + b"\n")
 
 
-def new_session(client: Client, authenticate: list[dict[str, Any]], wanted: list[str], session: dict[str, Any]) -> str:
+def new_session(
+    client: Client, authenticate: list[dict[str, Any]], wanted: list[str], session: dict[str, Any]
+) -> str:
     """Log in with the dummy key, if the agent insists on it."""
     params = {"cwd": str(Path.cwd()), **session}
     try:
@@ -227,14 +254,17 @@ def main() -> None:
         capabilities = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
         info = {"name": "upskill", "title": "upskill", "version": order["version"]}
         about = client.call(
-            "initialize", {"protocolVersion": PROTOCOL, "clientCapabilities": capabilities, "clientInfo": info}
+            "initialize",
+            {"protocolVersion": PROTOCOL, "clientCapabilities": capabilities, "clientInfo": info},
         )
         if about.get("protocolVersion") != PROTOCOL:
             raise SystemExit(
                 f"the agent speaks version {about.get('protocolVersion')} of the Agent Client Protocol, and upskill "
                 f"speaks version {PROTOCOL}"
             )
-        session = new_session(client, about.get("authMethods") or [], order["authenticate"], order["session"])
+        session = new_session(
+            client, about.get("authMethods") or [], order["authenticate"], order["session"]
+        )
         cancel = {"method": "session/cancel", "params": {"sessionId": session}}
         timer = threading.Timer(max(0.0, order["seconds"] - CANCEL_SECONDS), client.send, [cancel])
         timer.daemon = True

@@ -19,7 +19,10 @@ from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Step, Trace
 
 # The tools that open a skill: ours, and those of real agents.
-SKILL_TOOLS = {"activate_skill", *(spec.skill_tool for spec in AGENT_SPECS.values() if spec.skill_tool)}
+SKILL_TOOLS = {
+    "activate_skill",
+    *(spec.skill_tool for spec in AGENT_SPECS.values() if spec.skill_tool),
+}
 CANARY = "upskill-canary-"
 CANARY_DIGITS = 16
 CANARY_PATTERN = re.compile(f"{CANARY}[0-9a-f]{{{CANARY_DIGITS}}}")
@@ -34,12 +37,18 @@ def activated(trace: Trace, skill: str, canary: str = "") -> bool:
 def opened_skills(trace: Trace, skills: Iterable[str]) -> tuple[str, ...]:
     """Which of these skills were opened, in that order."""
     names = tuple(skills)
-    return tuple(dict.fromkeys(name for step in trace.calls for name in names if _opens(step, name)))
+    return tuple(
+        dict.fromkeys(name for step in trace.calls for name in names if _opens(step, name))
+    )
 
 
 def without_openings(steps: Iterable[Step], skill: str) -> list[Step]:
     """Steps that both arms can take, so that they can decide an outcome."""
-    return [step for step in steps if step.tool not in SKILL_TOOLS and not (skill and _opens(step, skill))]
+    return [
+        step
+        for step in steps
+        if step.tool not in SKILL_TOOLS and not (skill and _opens(step, skill))
+    ]
 
 
 def resources_read(trace: Trace, skill: str) -> list[str]:
@@ -52,13 +61,21 @@ def resources_read(trace: Trace, skill: str) -> list[str]:
 def _opens(step: Step, skill: str) -> bool:
     if step.status == "error":
         return False
-    if step.tool in SKILL_TOOLS and skill in step.arguments.values():  # programs name the argument differently
+    if (
+        step.tool in SKILL_TOOLS and skill in step.arguments.values()
+    ):  # programs name the argument differently
         return True
-    return bool(re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", _arguments_text(step), re.IGNORECASE))
+    return bool(
+        re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", _arguments_text(step), re.IGNORECASE)
+    )
 
 
 def _arguments_text(step: Step) -> str:
-    return json.dumps(dict(step.arguments), ensure_ascii=False).replace("\\/", "/") if step.arguments else ""
+    return (
+        json.dumps(dict(step.arguments), ensure_ascii=False).replace("\\/", "/")
+        if step.arguments
+        else ""
+    )
 
 
 def canary_for(key: str) -> str:
@@ -86,7 +103,9 @@ class HiddenSkill:
         """
         name = re.escape(self.skill.name)
         folder = rf"(?:\.[\w-]+/)+(?:[\w-]+/)?skills/{name}(?![\w-])"
-        source = rf"|{re.escape(str(self.skill.folder.resolve()))}(?![\w-])" if self.skill.folder else ""
+        source = (
+            rf"|{re.escape(str(self.skill.folder.resolve()))}(?![\w-])" if self.skill.folder else ""
+        )
         full_path = re.compile(rf"(?:~|\$HOME|\$\{{HOME\}}|{re.escape(self.home)})/{folder}")
         in_output = re.compile(rf"(?:^|[\s/'\"]){folder}{source}", re.MULTILINE)
         named = self.case
@@ -96,20 +115,30 @@ class HiddenSkill:
             if step.kind != "tool":
                 continue
             used = full_path.search(f"{arguments}\n{step.output}")
-            discovered = self.skill.name not in named and step.status != "error" and in_output.search(step.output)
+            discovered = (
+                self.skill.name not in named
+                and step.status != "error"
+                and in_output.search(step.output)
+            )
             if discovered or (used and used[0].split("/", 1)[1] not in self.case):
                 yield number, arguments
 
 
 async def find_leak(
-    trace: Trace, own: str, canaries: Callable[[], Container[str]], hidden: HiddenSkill | None, sandbox: Sandbox | None
+    trace: Trace,
+    own: str,
+    canaries: Callable[[], Container[str]],
+    hidden: HiddenSkill | None,
+    sandbox: Sandbox | None,
 ) -> str:
     """Evidence that this trial saw a skill it must not see; empty if there is none.
 
     `own` is its canary; `canaries` gives those of the run: any other was made up, or copied badly.
     """
     for number, step in enumerate(trace.steps, 1):
-        for canary in CANARY_PATTERN.findall(f"{step.text}\n{_arguments_text(step)}\n{step.output}"):
+        for canary in CANARY_PATTERN.findall(
+            f"{step.text}\n{_arguments_text(step)}\n{step.output}"
+        ):
             if canary != own and canary in canaries():
                 return f"step {number} shows the canary {canary} from another trial"
     for number, arguments in hidden.used_by(trace) if hidden else ():
@@ -122,4 +151,6 @@ async def find_leak(
     # Whatever was found when time is up decides: an error would be a way out for a student about to fail.
     done = await sandbox.run(line, Limits(wall=SEARCH_SECONDS))
     foreign = sorted(canary for canary in set(done.output.split()) - {own} if canary in canaries())
-    return f"a file the student left has the canary {foreign[0]} from another trial" if foreign else ""
+    return (
+        f"a file the student left has the canary {foreign[0]} from another trial" if foreign else ""
+    )

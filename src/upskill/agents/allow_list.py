@@ -15,7 +15,9 @@ from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
 
 Wire = Literal["messages", "responses", "chat", "gemini"]
 MAX_DROPPED = 20  # that are named; a student may invent any number
-TOOL_NAME = re.compile(r"[A-Za-z0-9_][\w.:/-]{0,127}")  # `$web_search` is one that the provider runs
+TOOL_NAME = re.compile(
+    r"[A-Za-z0-9_][\w.:/-]{0,127}"
+)  # `$web_search` is one that the provider runs
 
 
 def _names(text: str) -> frozenset[str]:
@@ -34,7 +36,9 @@ class AllowList:
     beta_header: str = ""
     betas: frozenset[str] = frozenset()
     query: frozenset[str] = frozenset()
-    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])  # sent whatever the program says
+    fixed: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # sent whatever the program says
 
 
 HEADERS = _names(
@@ -48,7 +52,9 @@ SILENT_HEADERS = _names(
     "connection keep-alive transfer-encoding expect accept-language sec-fetch-mode"
 )
 FUNCTION = _names("type name description parameters strict defer_loading")
-DECLARATION = _names("name description parameters parametersJsonSchema response responseJsonSchema behavior")
+DECLARATION = _names(
+    "name description parameters parametersJsonSchema response responseJsonSchema behavior"
+)
 ALLOWED: Mapping[Wire, AllowList] = {
     "messages": AllowList(
         fields=_names(
@@ -70,7 +76,9 @@ ALLOWED: Mapping[Wire, AllowList] = {
             "signature data media_type title context citations"
         ),
         headers=HEADERS
-        | _names("anthropic-version anthropic-dangerous-direct-browser-access x-claude-code-session-id"),
+        | _names(
+            "anthropic-version anthropic-dangerous-direct-browser-access x-claude-code-session-id"
+        ),
         beta_header="anthropic-beta",
         betas=_names(
             "claude-code-20250219 interleaved-thinking-2025-05-14 fine-grained-tool-streaming-2025-05-14 "
@@ -132,7 +140,9 @@ ALLOWED: Mapping[Wire, AllowList] = {
         headers=HEADERS | _names("x-initiator x-interaction-type"),  # of Copilot
     ),
     "gemini": AllowList(
-        fields=_names("contents tools toolConfig systemInstruction generationConfig safetySettings"),
+        fields=_names(
+            "contents tools toolConfig systemInstruction generationConfig safetySettings"
+        ),
         tools={"function": _names("functionDeclarations")},
         content=_names("message"),  # its parts have no type: their fields say what they are
         content_fields=_names(
@@ -171,13 +181,17 @@ class RequestFilter:
                 request[name] = self._content(request[name])
         if "tools" in request:
             request["tools"] = self._tools(request["tools"])
-        if "tool_choice" in request and not self._is_choice(request["tool_choice"], request.get("tools")):
+        if "tool_choice" in request and not self._is_choice(
+            request["tool_choice"], request.get("tools")
+        ):
             self.drop("field", "tool_choice")
             del request["tool_choice"]
         if not request.get("tools", True):
             del request["tools"]
         if "include" in request:
-            request["include"] = self._listed(list_or_empty(request["include"]), INCLUDES, "include")
+            request["include"] = self._listed(
+                list_or_empty(request["include"]), INCLUDES, "include"
+            )
         if "stream_options" in request:
             request["stream_options"] = self._known(
                 dict_or_empty(request["stream_options"]), {"include_usage"}, "stream option"
@@ -188,7 +202,9 @@ class RequestFilter:
         passed: dict[str, str] = {}
         for name, value in ((name.lower(), value) for name, value in headers.items()):
             if name == self.allowed.beta_header:
-                if betas := self._listed([beta.strip() for beta in value.split(",")], self.allowed.betas, "beta"):
+                if betas := self._listed(
+                    [beta.strip() for beta in value.split(",")], self.allowed.betas, "beta"
+                ):
                     passed[name] = ",".join(betas)
             elif name in self.allowed.headers:
                 passed[name] = value
@@ -199,7 +215,9 @@ class RequestFilter:
     def query(self, query: Mapping[str, str]) -> dict[str, str]:
         return self._known(query, self.allowed.query, "query parameter")
 
-    def _known(self, fields: Mapping[str, Any], known: Collection[str], what: str) -> dict[str, Any]:
+    def _known(
+        self, fields: Mapping[str, Any], known: Collection[str], what: str
+    ) -> dict[str, Any]:
         for name in fields:
             if name not in known:
                 self.drop(what, name)
@@ -218,10 +236,19 @@ class RequestFilter:
         if (block := as_mapping(value)) is None:
             return value
         fields = self._known(block, self.allowed.content_fields, "field of a message")
-        return {name: self._content(inner) if name in NESTED else inner for name, inner in fields.items()}
+        return {
+            name: self._content(inner) if name in NESTED else inner
+            for name, inner in fields.items()
+        }
 
     def _is_content(self, item: Any) -> bool:
-        return bool(self._listed([dict_or_empty(item).get("type", "message")], self.allowed.content, "content of type"))
+        return bool(
+            self._listed(
+                [dict_or_empty(item).get("type", "message")],
+                self.allowed.content,
+                "content of type",
+            )
+        )
 
     def _tools(self, tools: Any) -> list[dict[str, Any]]:
         allowed: list[dict[str, Any]] = []
@@ -233,10 +260,15 @@ class RequestFilter:
                 continue
             tool = self._known(tool, fields, "field of a tool")  # noqa: PLW2901
             if "function" in fields:
-                tool["function"] = self._known(dict_or_empty(tool.get("function")), FUNCTION, "field of a tool")
+                tool["function"] = self._known(
+                    dict_or_empty(tool.get("function")), FUNCTION, "field of a tool"
+                )
             if "functionDeclarations" in fields:
                 declared = list_or_empty(tool.get("functionDeclarations"))
-                known = [self._known(dict_or_empty(item), DECLARATION, "field of a tool") for item in declared]
+                known = [
+                    self._known(dict_or_empty(item), DECLARATION, "field of a tool")
+                    for item in declared
+                ]
                 tool["functionDeclarations"] = [item for item in known if self._is_named(item)]
                 allowed += [tool] if tool["functionDeclarations"] else []
                 continue
@@ -256,7 +288,12 @@ class RequestFilter:
         fields = dict_or_empty(choice)
         names = {"", *(_tool_name(dict_or_empty(tool)) for tool in list_or_empty(tools))}
         kind = fields.get("type") if fields else choice
-        return bool(tools) and isinstance(kind, str) and kind in CHOICES and _tool_name(fields) in names
+        return (
+            bool(tools)
+            and isinstance(kind, str)
+            and kind in CHOICES
+            and _tool_name(fields) in names
+        )
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:
@@ -269,9 +306,15 @@ def points_outside(value: object) -> bool:
         return any(map(points_outside, items))
     if (block := as_mapping(value)) is None:
         return False
-    if "file_id" in block or "fileData" in block or dict_or_empty(block.get("source")).get("type") in ("url", "file"):
+    if (
+        "file_id" in block
+        or "fileData" in block
+        or dict_or_empty(block.get("source")).get("type") in ("url", "file")
+    ):
         return True
-    addresses = [address for name, address in block.items() if name == "url" or name.endswith("_url")]
+    addresses = [
+        address for name, address in block.items() if name == "url" or name.endswith("_url")
+    ]
     if any(isinstance(address, str) and not address.startswith("data:") for address in addresses):
         return True
     return any(points_outside(block.get(name)) for name in NESTED)

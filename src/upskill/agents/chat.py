@@ -20,7 +20,9 @@ class Chat:
         reply = await student.model.reply(chat_request(task))
         thoughts = (Step("thinking", reply.thoughts),) if reply.thoughts else ()
         steps = (*thoughts, Step("assistant", reply.text))
-        return Trace(steps, reply.usage, reply.stop, reply.model, turns=1, stop_details=reply.stop_details)
+        return Trace(
+            steps, reply.usage, reply.stop, reply.model, turns=1, stop_details=reply.stop_details
+        )
 
 
 def chat_request(task: Task) -> Request:

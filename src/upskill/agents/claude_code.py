@@ -40,7 +40,9 @@ class ClaudeCode(ProgramAgent):
     spec: ClassVar[AgentSpec] = AGENT_SPECS["claude-code"]
 
     def wire_for(self, address: Address) -> Wire:
-        if address.provider != "anthropic" and not (address.provider == "openai" and address.endpoint == "generic"):
+        if address.provider != "anthropic" and not (
+            address.provider == "openai" and address.endpoint == "generic"
+        ):
             raise incompatible_model(
                 self.spec.name,
                 address,
@@ -93,11 +95,20 @@ class ClaudeCode(ProgramAgent):
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         arguments = [
-            *("--print", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
+            *(
+                "--print",
+                "--output-format",
+                "stream-json",
+                "--verbose",
+                "--dangerously-skip-permissions",
+            ),
             *("--strict-mcp-config", "--disallowedTools", ",".join(NETWORK_TOOLS)),
         ]
         environment = dict.fromkeys(DISABLE_VARIABLES, "1")
-        environment |= {"ANTHROPIC_BASE_URL": url.removesuffix("/v1"), "ANTHROPIC_API_KEY": PLACEHOLDER_KEY}
+        environment |= {
+            "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
+            "ANTHROPIC_API_KEY": PLACEHOLDER_KEY,
+        }
         if address.model:
             arguments += ["--model", address.model]
             environment |= dict.fromkeys(SIDE_MODELS, address.model)

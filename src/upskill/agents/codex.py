@@ -82,7 +82,9 @@ class Codex(ProgramAgent):
             headers["chatgpt-account-id"] = account
         price = price_for(address, prices)
         secrets = collect_secrets(key or token, keys)
-        return Upstream("responses", OPENAI if key else CHATGPT, headers, address.model, price, secrets)
+        return Upstream(
+            "responses", OPENAI if key else CHATGPT, headers, address.model, price, secrets
+        )
 
     def settings(self, url: str) -> dict[str, str]:
         return {".codex/config.toml": SETTINGS.format(url=json.dumps(url))}
@@ -90,12 +92,16 @@ class Codex(ProgramAgent):
     def with_servers(self, invocation: Invocation, servers: Mapping[str, McpServer]) -> Invocation:
         options: list[str] = []
         for name, server in servers.items():
-            env = ", ".join(f"{key} = {json.dumps(value)}" for key, value in expand(server.env).items())
+            env = ", ".join(
+                f"{key} = {json.dumps(value)}" for key, value in expand(server.env).items()
+            )
             limits = f"startup_timeout_sec = {server.timeout}, tool_timeout_sec = {server.timeout}"
             command = f"command = {json.dumps(server.command[0])}, args = {json.dumps(server.command[1:])}"
             table = f"{{{command}, env = {{{env}}}, {limits}, required = true}}"  # so it waits for the server
             options += ["--config", f"mcp_servers.{name}={table}"]
-        return Invocation((*invocation.arguments[:-1], *options, invocation.arguments[-1]), invocation.environment)
+        return Invocation(
+            (*invocation.arguments[:-1], *options, invocation.arguments[-1]), invocation.environment
+        )
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         arguments = ["exec", "--json", "--skip-git-repo-check", "--color", "never"]

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     import aiohttp
 
 PROTOCOL = "2025-06-18"
-SERVER_NAME = r"^[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*$"  # without `__`, which ends it in the name of a tool
+SERVER_NAME = (
+    r"^[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*$"  # without `__`, which ends it in the name of a tool
+)
 VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 MAX_MESSAGE = 4 * MiB
 LINE_COST = 400  # bytes that each line counts for, or millions of short ones would keep us busy
@@ -56,15 +58,26 @@ class McpServer(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
-    command: list[str] = Field(default=[], description="A program in the sandbox, and its arguments.")
+    command: list[str] = Field(
+        default=[], description="A program in the sandbox, and its arguments."
+    )
     env: dict[str, str] = Field(
         default={}, description="Its environment; `$NAME` is read from yours, and hidden in traces."
     )
-    network: list[str] = Field(default=[], description="The hosts that it may reach over https: `host`, `host:port`.")
-    url: str = Field(default="", description="Or a server over HTTP, called from outside the sandbox.")
-    headers: dict[str, str] = Field(default={}, description="Headers to send to the `url`; `$NAME` as in `env`.")
+    network: list[str] = Field(
+        default=[], description="The hosts that it may reach over https: `host`, `host:port`."
+    )
+    url: str = Field(
+        default="", description="Or a server over HTTP, called from outside the sandbox."
+    )
+    headers: dict[str, str] = Field(
+        default={}, description="Headers to send to the `url`; `$NAME` as in `env`."
+    )
     timeout: float = Field(
-        default=60.0, gt=0, le=600, description="The most seconds that its start, or one call, may take."
+        default=60.0,
+        gt=0,
+        le=600,
+        description="The most seconds that its start, or one call, may take.",
     )
 
     @model_validator(mode="after")
@@ -72,10 +85,14 @@ class McpServer(BaseModel):
         if bool(self.command) == bool(self.url):
             raise ValueError("an MCP server must have either `command` or `url`, not both")
         if (self.env or self.network) if self.url else self.headers:
-            raise ValueError("`env` and `network` can only be used with `command`, and `headers` only with `url`")
+            raise ValueError(
+                "`env` and `network` can only be used with `command`, and `headers` only with `url`"
+            )
         if self.url and not re.match("https?://[^/]", self.url):
             raise ValueError("the `url` of an MCP server must begin with http:// or https://")
-        if unfit := next((name for name in self.env if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)), ""):
+        if unfit := next(
+            (name for name in self.env if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)), ""
+        ):
             raise ValueError(f"{unfit!r} is not a valid name for an environment variable")
         return self
 
@@ -83,19 +100,32 @@ class McpServer(BaseModel):
     def hosts(self) -> set[str]:
         """With their ports: what it reaches."""
         parts = urlsplit(self.url)
-        own = [f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"] if self.url else []
-        return {*own, *(host.lower() if ":" in host else f"{host.lower()}:443" for host in self.network)}
+        own = (
+            [f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"]
+            if self.url
+            else []
+        )
+        return {
+            *own,
+            *(host.lower() if ":" in host else f"{host.lower()}:443" for host in self.network),
+        }
 
     @property
     def variables(self) -> list[str]:
-        return [name for value in (*self.env.values(), *self.headers.values()) for name in VARIABLE.findall(value)]
+        return [
+            name
+            for value in (*self.env.values(), *self.headers.values())
+            for name in VARIABLE.findall(value)
+        ]
 
 
 def read_servers(servers: Mapping[str, Mapping[str, Any]]) -> dict[str, McpServer]:
     return {name: McpServer.model_validate(server) for name, server in servers.items()}
 
 
-def check_servers(servers: Mapping[str, Mapping[str, Any]], allowed: Iterable[str], *, outside: bool) -> None:
+def check_servers(
+    servers: Mapping[str, Mapping[str, Any]], allowed: Iterable[str], *, outside: bool
+) -> None:
     """UsageError if a server cannot be given to a student here. `outside`: the agent can give it a network."""
     allowed = {host.lower() for host in allowed}
     for name, server in read_servers(servers).items():
@@ -117,11 +147,17 @@ def check_servers(servers: Mapping[str, Mapping[str, Any]], allowed: Iterable[st
                     "Give it a key of its own.",
                 )
             if not os.environ.get(variable):
-                raise UsageError(f"the MCP server {name!r} needs {variable}, which is not set", f"Set {variable}.")
+                raise UsageError(
+                    f"the MCP server {name!r} needs {variable}, which is not set",
+                    f"Set {variable}.",
+                )
 
 
 def expand(values: Mapping[str, str]) -> dict[str, str]:
-    return {key: VARIABLE.sub(lambda match: os.environ.get(match[1], ""), value) for key, value in values.items()}
+    return {
+        key: VARIABLE.sub(lambda match: os.environ.get(match[1], ""), value)
+        for key, value in values.items()
+    }
 
 
 def secrets_of(servers: Mapping[str, McpServer]) -> tuple[str, ...]:
@@ -133,7 +169,10 @@ def secrets_of(servers: Mapping[str, McpServer]) -> tuple[str, ...]:
 def redact_trace(trace: Trace, hidden: tuple[str, ...]) -> Trace:
     if not hidden:
         return trace
-    steps = [replace(step, text=redact(step.text, hidden), output=redact(step.output, hidden)) for step in trace.steps]
+    steps = [
+        replace(step, text=redact(step.text, hidden), output=redact(step.output, hidden))
+        for step in trace.steps
+    ]
     return replace(trace, steps=tuple(steps))
 
 
@@ -143,7 +182,8 @@ def rename_tools(trace: Trace, tools: Iterable[Tool]) -> Trace:
     for tool in tools:
         server, _, own = tool.name.partition("__")
         names |= dict.fromkeys(
-            (f"mcp__{tool.name}", f"{server}_{own}", f"mcp_{server}_{own}", f"{server}-{own}"), tool.name
+            (f"mcp__{tool.name}", f"{server}_{own}", f"mcp_{server}_{own}", f"{server}-{own}"),
+            tool.name,
         )
     steps = [replace(step, tool=names.get(step.tool, step.tool)) for step in trace.steps]
     return replace(trace, steps=tuple(steps)) if names else trace
@@ -151,8 +191,15 @@ def rename_tools(trace: Trace, tools: Iterable[Tool]) -> Trace:
 
 def show_programs(setup: Setup, servers: Mapping[str, McpServer]) -> Setup:
     """A sandbox that has the programs of these servers."""
-    mounts = [mount for server in servers.values() if server.command for mount in _mounts(server.command[0])]
-    return replace(setup, readonly_mounts={**setup.readonly_mounts, **{str(path): path for path in mounts}})
+    mounts = [
+        mount
+        for server in servers.values()
+        if server.command
+        for mount in _mounts(server.command[0])
+    ]
+    return replace(
+        setup, readonly_mounts={**setup.readonly_mounts, **{str(path): path for path in mounts}}
+    )
 
 
 def _mounts(program: str) -> list[Path]:
@@ -209,13 +256,18 @@ class StreamConnection:
             except OSError:  # it exited without reading what we sent
                 line = b""
             if not line:
-                raise McpError(f"it exited before it answered{f', after {skipped[:200]!r}' if skipped else ''}")
+                raise McpError(
+                    f"it exited before it answered{f', after {skipped[:200]!r}' if skipped else ''}"
+                )
             taken += len(line) + LINE_COST
             if (message := _parse(line)) is None:
                 skipped = skipped or line.decode("utf-8", "replace").strip()
             elif "method" in message and "id" in message:  # it asks us for something
                 refusal = {"error": {"code": -32601, "message": "not offered here"}}
-                await self._send({"id": message["id"]} | ({"result": {}} if message["method"] == "ping" else refusal))
+                await self._send(
+                    {"id": message["id"]}
+                    | ({"result": {}} if message["method"] == "ping" else refusal)
+                )
             elif message.get("id") == self.sent:
                 return result_of(message)
         raise McpError(f"it sent more than {MAX_MESSAGE // MiB} MiB")
@@ -278,12 +330,20 @@ class HttpConnection:
                         line, begun = bytes(body[begun:end]).strip(), end + 1
                         if not line and answer.status < 300 and (found := self._find_answer(event)):
                             return found
-                        event = event + line.removeprefix(b"data:") if line.startswith(b"data:") else line and event
+                        event = (
+                            event + line.removeprefix(b"data:")
+                            if line.startswith(b"data:")
+                            else line and event
+                        )
                 if answer.status >= 300:
-                    raise McpError(f"it answered {answer.status}: {bytes(body[:200]).decode('utf-8', 'replace')!r}")
+                    raise McpError(
+                        f"it answered {answer.status}: {bytes(body[:200]).decode('utf-8', 'replace')!r}"
+                    )
                 if found := self._find_answer(bytes(body)) or self._find_answer(event):
                     return found
-                raise McpError(f"its answer is not JSON-RPC: {bytes(body[:200]).decode('utf-8', 'replace')!r}")
+                raise McpError(
+                    f"its answer is not JSON-RPC: {bytes(body[:200]).decode('utf-8', 'replace')!r}"
+                )
         except (aiohttp.ClientError, OSError) as error:
             raise McpError(f"it cannot be reached: {error or type(error).__name__}") from error
 
@@ -320,7 +380,9 @@ class McpServers:
         self._owners: dict[str, tuple[str, str]] = {}  # of a tool: its server, and its name there
         self._connections: dict[str, Connection] = {}
         self._awaited: dict[str, asyncio.Future[StreamConnection]] = {}  # by token
-        self._hosts = {host for server in servers.values() if server.command for host in server.hosts}
+        self._hosts = {
+            host for server in servers.values() if server.command for host in server.hosts
+        }
         self._open = AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
 
@@ -383,12 +445,16 @@ class McpServers:
         server = self.servers[name]
         if server.url:
             assert self._session is not None
-            connection: Connection = HttpConnection(self._session, server.url, expand(server.headers))
+            connection: Connection = HttpConnection(
+                self._session, server.url, expand(server.headers)
+            )
         else:
             connection = await self._launch(name, server)
         self._connections[name] = connection
         about = {"name": "upskill", "version": __version__}
-        await connection.request("initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about})
+        await connection.request(
+            "initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
+        )
         await connection.notify("notifications/initialized")
         return connection
 
@@ -413,7 +479,11 @@ class McpServers:
             page = await connection.request("tools/list", {"cursor": cursor} if cursor else {})
             for listed in map(dict_or_empty, list_or_empty(page.get("tools"))):
                 own = str(listed.get("name") or "")
-                tool = Tool(_tool_name(name, own), printable(str(listed.get("description") or own)), _schema(listed))
+                tool = Tool(
+                    _tool_name(name, own),
+                    printable(str(listed.get("description") or own)),
+                    _schema(listed),
+                )
                 if tool.name in self._owners:
                     raise McpError(f"it has two tools that would be called {tool.name!r}")
                 self._owners[tool.name] = name, own
@@ -423,11 +493,16 @@ class McpServers:
                 break
         else:
             raise McpError(f"it lists its tools on more than {MAX_PAGES} pages")
-        if sum(len(json.dumps([tool.description, tool.parameters])) for tool in tools) > MAX_LISTING:
+        if (
+            sum(len(json.dumps([tool.description, tool.parameters])) for tool in tools)
+            > MAX_LISTING
+        ):
             raise McpError(f"its list of tools is larger than {MAX_LISTING // 1024} KiB")
         self.tools = (*self.tools, *tools)
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> tuple[str, bool]:
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], seconds: float
+    ) -> tuple[str, bool]:
         """What came of it, and whether the server calls it an error. McpError if it gave no answer."""
         name, own = self._owners[tool]
         server = self.servers[name]
@@ -435,7 +510,9 @@ class McpServers:
             async with asyncio.timeout(min(server.timeout, max(0.0, seconds))):
                 connection = self._connections.get(name) or await self._connect(name)
                 try:
-                    result = await connection.request("tools/call", {"name": own, "arguments": dict(arguments)})
+                    result = await connection.request(
+                        "tools/call", {"name": own, "arguments": dict(arguments)}
+                    )
                 except McpRefusal as refusal:
                     return f"the MCP server {name!r} {str(refusal).removeprefix('it ')}", True
         except (McpError, TimeoutError) as error:
@@ -447,7 +524,9 @@ class McpServers:
             if server.url and not (isinstance(error, TimeoutError) and seconds < server.timeout):
                 raise AgentError(message) from error
             raise McpError(message) from error
-        texts = [_block_text(dict_or_empty(block)) for block in list_or_empty(result.get("content"))]
+        texts = [
+            _block_text(dict_or_empty(block)) for block in list_or_empty(result.get("content"))
+        ]
         if not texts and "structuredContent" in result:
             texts = [json.dumps(result["structuredContent"], ensure_ascii=False)]
         return "\n".join(texts) or "(no output)", bool(result.get("isError"))
@@ -492,7 +571,10 @@ def _tool_name(server: str, tool: str) -> str:
 def _schema(tool: Mapping[str, Any]) -> dict[str, Any]:
     """With the fields that every model's API wants."""
     schema = dict_or_empty(tool.get("inputSchema"))
-    properties = {name: dict_or_empty(value) for name, value in dict_or_empty(schema.get("properties")).items()}
+    properties = {
+        name: dict_or_empty(value)
+        for name, value in dict_or_empty(schema.get("properties")).items()
+    }
     required = [name for name in list_or_empty(schema.get("required")) if name in properties]
     return schema | {"type": "object", "properties": properties, "required": required}
 
@@ -502,4 +584,6 @@ def _block_text(block: Mapping[str, Any]) -> str:
     text = block.get("text") or inner.get("text")
     if isinstance(text, str):
         return text
-    return f"[{block.get('type') or 'content'} {block.get('mimeType') or block.get('uri') or ''}]".replace(" ]", "]")
+    return f"[{block.get('type') or 'content'} {block.get('mimeType') or block.get('uri') or ''}]".replace(
+        " ]", "]"
+    )

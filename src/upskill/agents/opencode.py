@@ -28,7 +28,15 @@ CLIENTS: dict[Wire, str] = {
     "responses": "@ai-sdk/openai",
     "chat": "@ai-sdk/openai-compatible",
 }
-DISABLED = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CLAUDE_CODE", "SHARE", "TERMINAL_TITLE")
+DISABLED = (
+    "AUTOUPDATE",
+    "MODELS_FETCH",
+    "LSP_DOWNLOAD",
+    "DEFAULT_PLUGINS",
+    "CLAUDE_CODE",
+    "SHARE",
+    "TERMINAL_TITLE",
+)
 
 
 class OpenCode(ProgramAgent):
@@ -58,24 +66,35 @@ class OpenCode(ProgramAgent):
         provider, _, model = address.model.partition("/")
         if not model:
             raise UsageError(
-                f"{address.name!r} does not say which model opencode should use", "Write opencode:PROVIDER/MODEL."
+                f"{address.name!r} does not say which model opencode should use",
+                "Write opencode:PROVIDER/MODEL.",
             )
         stored = read_json(self.spec.folder_in() / "auth.json")
         key = str(dict_or_empty(stored.get(provider)).get("key") or "")
         if not key:
-            known = sorted(name for name, login in stored.items() if dict_or_empty(login).get("key"))
+            known = sorted(
+                name for name, login in stored.items() if dict_or_empty(login).get("key")
+            )
             raise UsageError(
                 f"opencode has no API key for {provider!r}",
                 (f"It has keys for: {', '.join(known)}. " if known else "")
                 + "Run `opencode auth login` (a key, not a subscription), or use a key of your own with -m.",
             )
         row = OPENCODE_ENDPOINTS.get(provider, provider)
-        there = replace(address, model=model, endpoint=row, provider="anthropic" if row == "anthropic" else "openai")
+        there = replace(
+            address,
+            model=model,
+            endpoint=row,
+            provider="anthropic" if row == "anthropic" else "openai",
+        )
         variables: tuple[str, ...] = ("ANTHROPIC_API_KEY",)
         if row != "anthropic":
             if row not in ENDPOINTS:
                 raise incompatible_model(
-                    self.spec.name, address, "a provider from `upskill models`", "Pass its URL with --base-url."
+                    self.spec.name,
+                    address,
+                    "a provider from `upskill models`",
+                    "Pass its URL with --base-url.",
                 )
             variables = ENDPOINTS[row].key_variables
         return self.upstream(there, {**keys, **dict.fromkeys(variables, key)}, prices)
@@ -127,7 +146,9 @@ class OpenCode(ProgramAgent):
 
 def _ripgrep() -> Path:
     """Needed by opencode's own tools, such as the one that opens a skill; it would download it."""
-    downloaded = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opencode" / "bin" / "rg"
+    downloaded = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opencode" / "bin" / "rg"
+    )
     program = shutil.which("rg") or (str(downloaded) if downloaded.is_file() else "")
     if not program:
         raise UsageError(

@@ -44,7 +44,11 @@ STOP_REASONS: dict[str, Stop] = {  # in the words of the programs
     "content-filter": "refusal",
 }
 PLACEHOLDER_KEY = "upskill-has-the-key"  # programs refuse to start without a key
-EXECUTABLE_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, macOS, macOS for both processors
+EXECUTABLE_MAGIC = (
+    b"\x7fELF",
+    b"\xcf\xfa\xed\xfe",
+    b"\xca\xfe\xba\xbe",
+)  # Linux, macOS, macOS for both processors
 SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")  # in every sandbox
 # Below the home folder, where programs keep settings, sessions and what they remember.
 OWN_HOME = (".{}", ".{}.json", ".config/{}", ".local/share/{}", ".local/state/{}", ".cache/{}")
@@ -74,7 +78,9 @@ class ProgramAgent(ABC):
     needs_sandbox: ClassVar[bool] = True
     spec: ClassVar[AgentSpec]
 
-    def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
+    def upstream(
+        self, address: Address, keys: Mapping[str, str], prices: Prices | None = None
+    ) -> Upstream:
         """UsageError if this program cannot use the API."""
         if address.provider == "command" and address.endpoint == self.spec.name:
             return self.login(address, keys, prices)
@@ -85,7 +91,9 @@ class ProgramAgent(ABC):
         """The API that both have; UsageError if there is none."""
 
     @abstractmethod
-    def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream: ...
+    def login(
+        self, address: Address, keys: Mapping[str, str], prices: Prices | None
+    ) -> Upstream: ...
 
     def settings(self, url: str) -> dict[str, str]:
         """Files of the home folder that turn off its updates and its questions."""
@@ -140,8 +148,14 @@ class ProgramAgent(ABC):
             raise AgentError(f"{self.spec.name} needs a sandbox with a socket for its proxy")
         program = self._program()
         upstream = self.upstream(address, student.keys, student.prices)
-        canary = CANARY_PATTERN.search(task.skill.body) if task.skill and task.bounds.until_activated else None
-        proxy = Proxy(upstream, task.bounds, student.ledger, canary[0] if canary else "", student.role)
+        canary = (
+            CANARY_PATTERN.search(task.skill.body)
+            if task.skill and task.bounds.until_activated
+            else None
+        )
+        proxy = Proxy(
+            upstream, task.bounds, student.ledger, canary[0] if canary else "", student.role
+        )
         limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CPU_PER_SECOND * task.bounds.seconds)
         servers = read_servers(task.mcp_servers)
         if servers:  # the program would go on without one that does not start
@@ -164,7 +178,9 @@ class ProgramAgent(ABC):
         except TrialError as error:  # the requests so far were paid for
             error.usage = proxy.usage
             raise
-        trace = rename_tools(redact_trace(self.read(done.output, proxy.calls), secrets_of(servers)), tools)
+        trace = rename_tools(
+            redact_trace(self.read(done.output, proxy.calls), secrets_of(servers)), tools
+        )
         # The proxy saw every request, even those of sub-agents and those that the program does not report.
         trace = replace(
             trace,
@@ -173,7 +189,10 @@ class ProgramAgent(ABC):
             turns=proxy.turns,
             model=trace.model or upstream.model,
             agent=" ".join(filter(None, [self.spec.name, program.version])),
-            warnings=(*trace.warnings, *(f"{self.spec.name}: {warning}" for warning in proxy.warnings)),
+            warnings=(
+                *trace.warnings,
+                *(f"{self.spec.name}: {warning}" for warning in proxy.warnings),
+            ),
         )
         if (error := self._trial_error(done, trace, proxy, sandbox.kind)) is not None:
             if isinstance(error, Unanswered):
@@ -198,7 +217,9 @@ class ProgramAgent(ABC):
             reader: Format = FORMATS.load(self.spec.trace_format)
             return replace(reader.read(path), source="") if lines else Trace(())
 
-    def _trial_error(self, done: CommandResult, trace: Trace, proxy: Proxy, kind: str) -> Exception | None:
+    def _trial_error(
+        self, done: CommandResult, trace: Trace, proxy: Proxy, kind: str
+    ) -> Exception | None:
         """Why this trial cannot be scored, if so. Reaching a bound is a normal end."""
         if proxy.ceiling is not None:
             return proxy.ceiling
@@ -207,17 +228,27 @@ class ProgramAgent(ABC):
         if proxy.model_error is not None:  # even if time ran out while the program kept retrying
             return proxy.model_error
         if done.timed_out and not proxy.turns:  # the student did nothing that could be judged
-            return AgentError(f"{self.spec.name} {done.killed_why} without an answer from its model")
+            return AgentError(
+                f"{self.spec.name} {done.killed_why} without an answer from its model"
+            )
         if done.timed_out:
             return None
         if done.killed_why:
             return AgentError(f"{self.spec.name} was killed: it {done.killed_why}")
         if done.code or not trace.steps:
-            message = _last_error(trace) or "\n".join((done.error.strip() or done.output.strip()).splitlines()[-5:])
+            message = _last_error(trace) or "\n".join(
+                (done.error.strip() or done.output.strip()).splitlines()[-5:]
+            )
             quote = safe_excerpt(printable(message), proxy.upstream.secrets) or "it printed nothing"
             # Their runtimes need things that not every kind of sandbox has: under landlock, only Codex starts.
-            hint = "" if kind == "bubblewrap" else f"Real agents need bubblewrap; this sandbox was {kind}."
-            return AgentError(f"{self.spec.name} exited with code {done.code} without an answer: {quote}", hint)
+            hint = (
+                ""
+                if kind == "bubblewrap"
+                else f"Real agents need bubblewrap; this sandbox was {kind}."
+            )
+            return AgentError(
+                f"{self.spec.name} exited with code {done.code} without an answer: {quote}", hint
+            )
         return None
 
 
@@ -237,19 +268,29 @@ def find_program(name: str, install: str) -> Program:
     line, node = head.partition(b"\n")[0], shutil.which("node")
     interpreter = Path(line.removeprefix(b"#!").decode("utf-8", "replace").strip())
     environment = interpreter.parent.parent
-    if line.startswith(b"#!/") and (environment / "pyvenv.cfg").is_file():  # of Python, as pip and uv install them
+    if (
+        line.startswith(b"#!/") and (environment / "pyvenv.cfg").is_file()
+    ):  # of Python, as pip and uv install them
         runtime = interpreter.resolve().parent.parent
-        return Program((str(interpreter), str(path)), {**readonly_mount(runtime), **readonly_mount(environment)})
+        return Program(
+            (str(interpreter), str(path)),
+            {**readonly_mount(runtime), **readonly_mount(environment)},
+        )
     packages = [folder for folder in path.parents if folder.name == "node_modules"]
     if not (line.startswith(b"#!") and b"node" in line and packages):
         raise UsageError(
-            f"{program} is neither an executable nor a Node.js or Python package, so the sandbox cannot mount it", hint
+            f"{program} is neither an executable nor a Node.js or Python package, so the sandbox cannot mount it",
+            hint,
         )
     if node is None:
         raise UsageError(f"{program} needs `node`, which is not on the PATH", "Install Node.js.")
     runtime = Path(node).resolve()
     # The outermost folder: packages are beside each other, or are links to others further up.
-    return Program((str(runtime), str(path)), {**readonly_mount(runtime), **readonly_mount(packages[-1])}, version)
+    return Program(
+        (str(runtime), str(path)),
+        {**readonly_mount(runtime), **readonly_mount(packages[-1])},
+        version,
+    )
 
 
 def readonly_mount(path: Path) -> dict[str, Path]:
@@ -258,7 +299,11 @@ def readonly_mount(path: Path) -> dict[str, Path]:
 
 
 def _last_error(trace: Trace) -> str:
-    errors = [step.text for step in trace.steps if step.kind == "system" and step.text.startswith("error: ")]
+    errors = [
+        step.text
+        for step in trace.steps
+        if step.kind == "system" and step.text.startswith("error: ")
+    ]
     message = errors[-1].removeprefix("error: ") if errors else ""
     try:
         error = dict_or_empty(json.loads(message))

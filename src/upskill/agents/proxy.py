@@ -85,7 +85,9 @@ class Upstream:
     key_name: str = ""  # the variable that hints name
 
 
-def upstream_for(address: Address, wire: Wire, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
+def upstream_for(
+    address: Address, wire: Wire, keys: Mapping[str, str], prices: Prices | None = None
+) -> Upstream:
     """A missing key is reported when the model is opened."""
     if address.provider == "anthropic":
         name, key = "ANTHROPIC_API_KEY", keys.get("ANTHROPIC_API_KEY", "").strip()
@@ -94,8 +96,13 @@ def upstream_for(address: Address, wire: Wire, keys: Mapping[str, str], prices: 
     else:
         endpoint = ENDPOINTS[address.endpoint or "openai"]
         configured = (keys.get(variable, "") for variable in endpoint.url_variables)
-        base_url = (address.base_url or next(filter(None, configured), "") or endpoint.base_url).rstrip("/")
-        key = next(filter(None, (keys.get(variable, "").strip() for variable in endpoint.key_variables)), "")
+        base_url = (
+            address.base_url or next(filter(None, configured), "") or endpoint.base_url
+        ).rstrip("/")
+        key = next(
+            filter(None, (keys.get(variable, "").strip() for variable in endpoint.key_variables)),
+            "",
+        )
         name = endpoint.key_variables[0] if endpoint.key_variables else ""
         if wire == "messages":
             base_url = messages_url(base_url)
@@ -106,11 +113,17 @@ def upstream_for(address: Address, wire: Wire, keys: Mapping[str, str], prices: 
         names = {"messages": ("Authorization", "x-api-key"), "gemini": ("x-goog-api-key",)}.get(
             wire, ("Authorization",)
         )
-        headers = {name: f"Bearer {key}" if name == "Authorization" else key for name in names if key}
+        headers = {
+            name: f"Bearer {key}" if name == "Authorization" else key for name in names if key
+        }
     if not base_url.startswith(("http://", "https://")):
-        raise UsageError(f"{address.name!r}: the base URL {base_url!r} does not begin with http:// or https://")
+        raise UsageError(
+            f"{address.name!r}: the base URL {base_url!r} does not begin with http:// or https://"
+        )
     price = price_for(address, prices)
-    return Upstream(wire, base_url, headers, address.model, price, collect_secrets(key, keys), key_name=name)
+    return Upstream(
+        wire, base_url, headers, address.model, price, collect_secrets(key, keys), key_name=name
+    )
 
 
 def messages_url(url: str) -> str:
@@ -131,8 +144,12 @@ class Proxy:
     stop: str = ""  # the bound that was reached: turns, tokens or activated
     ceiling: CeilingReached | None = None
     model_error: ModelError | None = None  # why the model gave no answer; None once it did again
-    calls: dict[str, Step] = field(default_factory=dict[str, Step])  # of tools, by id, as the model was told of them
-    draws: Draws | None = field(default_factory=current_draws)  # of the trial: the program may ask again
+    calls: dict[str, Step] = field(
+        default_factory=dict[str, Step]
+    )  # of tools, by id, as the model was told of them
+    draws: Draws | None = field(
+        default_factory=current_draws
+    )  # of the trial: the program may ask again
     filter: RequestFilter = field(init=False)
     _pending: int = 0
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
@@ -143,7 +160,10 @@ class Proxy:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(f"not sent to the model, because students may not: {what}" for what in self.filter.dropped)
+        return tuple(
+            f"not sent to the model, because students may not: {what}"
+            for what in self.filter.dropped
+        )
 
     @asynccontextmanager
     async def serve(self, proxy_socket: socket) -> AsyncGenerator[str]:
@@ -152,8 +172,12 @@ class Proxy:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle_in_turn)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.2)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
-        async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as self._session:
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT
+        )
+        async with aiohttp.ClientSession(
+            timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+        ) as self._session:
             await runner.setup()
             try:
                 await web.SockSite(runner, proxy_socket).start()
@@ -184,13 +208,17 @@ class Proxy:
         if any(points_outside(body.get(name)) for name in CONTENT_FIELDS):
             return _refuse(request, "students cannot fetch anything from elsewhere")
         body = self.filter.body(body)
-        if self.upstream.model and wire != "gemini":  # this trial is about one model, whatever others the program uses
+        if (
+            self.upstream.model and wire != "gemini"
+        ):  # this trial is about one model, whatever others the program uses
             body["model"] = self.upstream.model
         if path not in MODEL_PATHS[wire]:
             return await self._forward(request, path, body, unused)
         return await self._ask(request, path, body)
 
-    async def _ask(self, request: web.Request, path: str, body: dict[str, Any]) -> web.StreamResponse:
+    async def _ask(
+        self, request: web.Request, path: str, body: dict[str, Any]
+    ) -> web.StreamResponse:
         for number, call in tool_calls(body).items():
             known = self.calls.setdefault(number, call)
             # If two requests disagree, one may be a student's own: then what the program reports holds.
@@ -201,7 +229,9 @@ class Proxy:
         if reason := self._limit_reached():
             return _error_response(400, reason)
         if self.upstream.wire == "chat" and body.get("stream"):
-            body["stream_options"] = dict_or_empty(body.get("stream_options")) | {"include_usage": True}
+            body["stream_options"] = dict_or_empty(body.get("stream_options")) | {
+                "include_usage": True
+            }
         meter = UsageMeter(self.upstream.wire, self.upstream.price, body)
         self._pending += 1
         try:
@@ -241,13 +271,17 @@ class Proxy:
         assert self._session is not None
         url = f"{self.upstream.base_url}/{path.replace('{model}', quote(self.upstream.model, safe=''))}"
         query = self.filter.query(request.query)
-        if self.upstream.wire == "gemini":  # its streams are one list without this, which nothing reads while it comes
+        if (
+            self.upstream.wire == "gemini"
+        ):  # its streams are one list without this, which nothing reads while it comes
             query = {"alt": "sse"} if "stream" in path else {}
         if query:
             url += f"?{urlencode(query)}"
         headers, data = self.filter.headers(request.headers), None
         if self.upstream.beta:
-            headers["anthropic-beta"] = ",".join(filter(None, [headers.get("anthropic-beta"), self.upstream.beta]))
+            headers["anthropic-beta"] = ",".join(
+                filter(None, [headers.get("anthropic-beta"), self.upstream.beta])
+            )
         headers |= self.upstream.headers
         if body is not None:
             headers["content-type"] = "application/json"
@@ -269,18 +303,29 @@ class Proxy:
                         self.draws.add(failure)
                 return await self._stream(request, answer, meter)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            meter.fail(ModelError(f"no answer from the model's server: {self._describe(error)}"), _failure_of(error))
+            meter.fail(
+                ModelError(f"no answer from the model's server: {self._describe(error)}"),
+                _failure_of(error),
+            )
             return _error_response(502, self._describe(error))
 
-    async def _forward_error(self, answer: aiohttp.ClientResponse, meter: UsageMeter) -> web.Response:
+    async def _forward_error(
+        self, answer: aiohttp.ClientResponse, meter: UsageMeter
+    ) -> web.Response:
         text = redact((await answer.read()).decode("utf-8", "replace"), self.upstream.secrets)
         message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
         error = self._model_error(f"the server answered {answer.status}", message, answer.status)
-        failure = "" if isinstance(error, Unanswered) else status_failure(answer.status, answer.headers, message)
+        failure = (
+            ""
+            if isinstance(error, Unanswered)
+            else status_failure(answer.status, answer.headers, message)
+        )
         # Otherwise the trial goes on, but the program may ask again.
         is_ours = not failure or not (self.turns and answer.status in REQUEST_STATUSES)
         meter.fail(error if is_ours else None, failure, answer.status)
-        return web.Response(status=answer.status, body=text.encode(), headers=_returned_headers(answer))
+        return web.Response(
+            status=answer.status, body=text.encode(), headers=_returned_headers(answer)
+        )
 
     async def _stream(
         self, request: web.Request, answer: aiohttp.ClientResponse, meter: UsageMeter
@@ -296,7 +341,9 @@ class Proxy:
                 except ConnectionError:  # the program hung up; the answer so far was paid for
                     return response
         except (aiohttp.ClientError, TimeoutError) as error:
-            broken_off = ModelError(f"the model's server broke off its answer: {self._describe(error)}")
+            broken_off = ModelError(
+                f"the model's server broke off its answer: {self._describe(error)}"
+            )
             meter.fail(broken_off, _failure_of(error))
             if request.transport is not None:
                 request.transport.abort()  # a regular end would make half an answer look complete
@@ -305,7 +352,10 @@ class Proxy:
         if meter.error:
             message = safe_excerpt(meter.error, self.upstream.secrets)
             broken_off = self._model_error("the model's server broke off its answer", message, 200)
-            meter.fail(broken_off, "" if isinstance(broken_off, Unanswered) else meter.failure or "error in a 200")
+            meter.fail(
+                broken_off,
+                "" if isinstance(broken_off, Unanswered) else meter.failure or "error in a 200",
+            )
         else:
             meter.answered, meter.failure = True, ""
             if meter.refused:
@@ -357,7 +407,9 @@ def _error_in(data: Mapping[str, Any]) -> str:
 
 
 def _first_choice(data: Mapping[str, Any]) -> dict[str, Any]:
-    return dict_or_empty(next(iter(list_or_empty(data.get("choices") or data.get("candidates"))), None))
+    return dict_or_empty(
+        next(iter(list_or_empty(data.get("choices") or data.get("candidates"))), None)
+    )
 
 
 def _finish_reason(data: Mapping[str, Any]) -> str:
@@ -381,13 +433,27 @@ def tool_calls(body: Mapping[str, Any]) -> dict[str, Step]:
     unnumbered: list[Step] = []  # Gemini's models give ids to some of their calls
     history = next((body[name] for name in ("messages", "input", "contents") if name in body), ())
     for message in map(dict_or_empty, list_or_empty(history)):
-        inner = [item for name in ("content", "parts", "tool_calls") for item in list_or_empty(message.get(name))]
+        inner = [
+            item
+            for name in ("content", "parts", "tool_calls")
+            for item in list_or_empty(message.get(name))
+        ]
         for block in map(dict_or_empty, (message, *inner)):
             call = dict_or_empty(block.get("functionCall") or block.get("function")) or block
             result = dict_or_empty(block.get("functionResponse")) or block
-            arguments = next((call[name] for name in ("args", "arguments", "input") if name in call), None)
+            arguments = next(
+                (call[name] for name in ("args", "arguments", "input") if name in call), None
+            )
             names = ("call_id", "tool_call_id", "tool_use_id", "id")
-            number = next((str(holder[name]) for holder in (result, call) for name in names if name in holder), "")
+            number = next(
+                (
+                    str(holder[name])
+                    for holder in (result, call)
+                    for name in names
+                    if name in holder
+                ),
+                "",
+            )
             if call.get("name") and arguments is not None:
                 name = "__".join(str(call[key]) for key in ("namespace", "name") if call.get(key))
                 step = Step("tool", tool=name, arguments=parse_arguments(arguments))
@@ -462,7 +528,11 @@ class UsageMeter:
         if line.startswith(b"data:"):
             self._events += 1
             self._read(line[5:])
-        elif not self._events and len(self._plain) < MAX_PLAIN_BYTES and not line.startswith((b"event:", b":", b"id:")):
+        elif (
+            not self._events
+            and len(self._plain) < MAX_PLAIN_BYTES
+            and not line.startswith((b"event:", b":", b"id:"))
+        ):
             self._plain += line + b"\n"
 
     def _read(self, text: bytes) -> None:
@@ -471,7 +541,11 @@ class UsageMeter:
         except (ValueError, RecursionError):
             return
         self.is_readable = bool(data)
-        for holder in (dict_or_empty(data.get("message")), dict_or_empty(data.get("response")), data):
+        for holder in (
+            dict_or_empty(data.get("message")),
+            dict_or_empty(data.get("response")),
+            data,
+        ):
             usage = dict_or_empty(holder.get("usage") or holder.get("usageMetadata"))
             # Later events count the whole answer; what they leave out stays as it was.
             self._fields |= {name: value for name, value in usage.items() if value}
@@ -480,7 +554,11 @@ class UsageMeter:
         self.is_empty = self.is_empty and all(message.get(name) is None for name in CHAT_CONTENT)
         self.reason = _finish_reason(data) or self.reason
         self.error = _error_in(data) or self.error
-        self.refused = self.refused or self.reason in ("refusal", "content_filter", *GEMINI_REFUSALS)
+        self.refused = self.refused or self.reason in (
+            "refusal",
+            "content_filter",
+            *GEMINI_REFUSALS,
+        )
 
     def usage(self) -> Usage:
         fields, wire = self._fields, self.wire
@@ -489,22 +567,42 @@ class UsageMeter:
             cost = self.price.cost(self.input_estimate, output_tokens)
             return Usage(self.input_estimate, output_tokens, cost_usd=cost)
         if wire == "messages":
-            cached, written = (count_or_zero(fields.get(f"cache_{how}_input_tokens")) for how in ("read", "creation"))
+            cached, written = (
+                count_or_zero(fields.get(f"cache_{how}_input_tokens"))
+                for how in ("read", "creation")
+            )
             input_tokens = count_or_zero(fields.get("input_tokens")) + cached + written
             output_tokens = count_or_zero(fields.get("output_tokens"))
             cost = self.price.cost(input_tokens, output_tokens, cached, written)
             return Usage(input_tokens, output_tokens, cached, 0, cost)
         if wire == "gemini":
-            names = ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+            names = (
+                "promptTokenCount",
+                "toolUsePromptTokenCount",
+                "candidatesTokenCount",
+                "thoughtsTokenCount",
+            )
             prompt, results, answer, reasoning = (count_or_zero(fields.get(name)) for name in names)
             cached = count_or_zero(fields.get("cachedContentTokenCount"))
             cost = self.price.cost(prompt + results, answer + reasoning, cached)
             return Usage(prompt + results, answer + reasoning, min(cached, prompt), reasoning, cost)
         names = ("input", "output") if wire == "responses" else ("prompt", "completion")
-        input_tokens, output_tokens = (count_or_zero(fields.get(f"{name}_tokens")) for name in names)
-        cached = count_or_zero(dict_or_empty(fields.get(f"{names[0]}_tokens_details")).get("cached_tokens"))
-        reasoning = count_or_zero(dict_or_empty(fields.get(f"{names[1]}_tokens_details")).get("reasoning_tokens"))
+        input_tokens, output_tokens = (
+            count_or_zero(fields.get(f"{name}_tokens")) for name in names
+        )
+        cached = count_or_zero(
+            dict_or_empty(fields.get(f"{names[0]}_tokens_details")).get("cached_tokens")
+        )
+        reasoning = count_or_zero(
+            dict_or_empty(fields.get(f"{names[1]}_tokens_details")).get("reasoning_tokens")
+        )
         cost = fields.get("cost")  # some routers report it
         if not isinstance(cost, int | float):
             cost = self.price.cost(input_tokens, output_tokens, cached)
-        return Usage(input_tokens, output_tokens, min(cached, input_tokens), min(reasoning, output_tokens), cost)
+        return Usage(
+            input_tokens,
+            output_tokens,
+            min(cached, input_tokens),
+            min(reasoning, output_tokens),
+            cost,
+        )

@@ -34,13 +34,27 @@ MIN_WALL = 0.1  # seconds; less would end a command before it starts
 _TYPES: dict[str, type | tuple[type, ...]] = {"string": str, "integer": int, "number": (int, float)}
 
 
-def _tool(name: str, description: str, required: Mapping[str, str], optional: Mapping[str, tuple[str, str]]) -> Tool:
-    properties = {field: {"type": "string", "description": text} for field, text in required.items()}
-    properties |= {field: {"type": kind, "description": text} for field, (kind, text) in optional.items()}
+def _tool(
+    name: str,
+    description: str,
+    required: Mapping[str, str],
+    optional: Mapping[str, tuple[str, str]],
+) -> Tool:
+    properties = {
+        field: {"type": "string", "description": text} for field, text in required.items()
+    }
+    properties |= {
+        field: {"type": kind, "description": text} for field, (kind, text) in optional.items()
+    }
     return Tool(
         name,
         description,
-        {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False},
+        {
+            "type": "object",
+            "properties": properties,
+            "required": list(required),
+            "additionalProperties": False,
+        },
     )
 
 
@@ -60,14 +74,28 @@ TOOLS = (
             "limit": ("integer", f"how many lines; {MAX_LINES} when left out"),
         },
     ),
-    _tool("write_file", "Write a whole file.", {"path": "the file's path", "content": "all that is to be in it"}, {}),
+    _tool(
+        "write_file",
+        "Write a whole file.",
+        {"path": "the file's path", "content": "all that is to be in it"},
+        {},
+    ),
     _tool(
         "edit_file",
         "Replace a text in a file.",
-        {"path": "the file's path", "old": "the text as it is now; must be there exactly once", "new": "the new text"},
+        {
+            "path": "the file's path",
+            "old": "the text as it is now; must be there exactly once",
+            "new": "the new text",
+        },
         {},
     ),
-    _tool("list_files", "List the files of a folder.", {}, {"path": ("string", "the workspace when left out")}),
+    _tool(
+        "list_files",
+        "List the files of a folder.",
+        {},
+        {"path": ("string", "the workspace when left out")},
+    ),
 )
 
 
@@ -77,7 +105,11 @@ def catalog_prompt(skills: Iterable[Skill], folder: str) -> str:
         f"<location>{escape(f'{folder}/{skill.name}/{MANIFEST}')}</location></skill>"
         for skill in skills
     ]
-    return "\n".join([CATALOG_INSTRUCTIONS, "<available_skills>", *rows, "</available_skills>"]) if rows else ""
+    return (
+        "\n".join([CATALOG_INSTRUCTIONS, "<available_skills>", *rows, "</available_skills>"])
+        if rows
+        else ""
+    )
 
 
 def activation_text(skill: Skill, folder: str) -> str:
@@ -119,7 +151,10 @@ class Toolbox:
                 "required": ["name"],
                 "additionalProperties": False,
             }
-            self.tools = (*self.tools, Tool(ACTIVATE_TOOL, "Load the instructions of a skill.", schema))
+            self.tools = (
+                *self.tools,
+                Tool(ACTIVATE_TOOL, "Load the instructions of a skill.", schema),
+            )
         self._seconds_left = COMMAND_SECONDS
         self._opened: set[str] = set()
 
@@ -137,18 +172,31 @@ class Toolbox:
         if call.name != ACTIVATE_TOOL:
             output = shorten_middle(printable(output), self.max_result)
         seconds = round(time.perf_counter() - began, 4)
-        return Step("tool", tool=call.name, arguments=call.arguments, output=output, status=status, seconds=seconds)
+        return Step(
+            "tool",
+            tool=call.name,
+            arguments=call.arguments,
+            output=output,
+            status=status,
+            seconds=seconds,
+        )
 
     async def _dispatch(self, call: ToolCall) -> str:
         if INVALID_ARGUMENTS in call.arguments:
             raise _ToolError("The arguments of the call are not a JSON object.")
         tool = next((tool for tool in self.tools if tool.name == call.name), None)
         if call.name in self.skills and tool is None:
-            raise _ToolError(f"{call.name!r} is a skill, not a tool. Call {ACTIVATE_TOOL} with its name to open it.")
+            raise _ToolError(
+                f"{call.name!r} is a skill, not a tool. Call {ACTIVATE_TOOL} with its name to open it."
+            )
         if tool is None:
-            raise _ToolError(f"There is no tool {call.name!r}. Tools: {', '.join(tool.name for tool in self.tools)}.")
+            raise _ToolError(
+                f"There is no tool {call.name!r}. Tools: {', '.join(tool.name for tool in self.tools)}."
+            )
         if self.servers and tool in self.servers.tools:
-            output, is_error = await self.servers.call(call.name, call.arguments, self._seconds_left)
+            output, is_error = await self.servers.call(
+                call.name, call.arguments, self._seconds_left
+            )
             if is_error:
                 raise _ToolError(output)
             return output
@@ -163,7 +211,9 @@ class Toolbox:
             raise _ToolError("bash: timeout must be more than 0")
         default = self.limits
         wall = float(max(MIN_WALL, min(timeout, self._seconds_left)))
-        done = await self.sandbox.run(command, replace(default, wall=wall, cpu=max(default.cpu, wall)))
+        done = await self.sandbox.run(
+            command, replace(default, wall=wall, cpu=max(default.cpu, wall))
+        )
         parts = [stream.rstrip("\n") for stream in (done.output, done.error) if stream.strip()]
         if done.killed_why:
             parts.append(f"[ended: it {done.killed_why}]")
@@ -183,7 +233,9 @@ class Toolbox:
             raise _ToolError(f"{path} has only {len(lines)} lines")
         text = "".join(selected) or "(empty)"
         if len(selected) < len(lines):
-            text = f"{text.rstrip()}\n[lines {offset} to {offset - 1 + len(selected)} of {len(lines)}]"
+            text = (
+                f"{text.rstrip()}\n[lines {offset} to {offset - 1 + len(selected)} of {len(lines)}]"
+            )
         return text
 
     async def write_file(self, path: str, content: str) -> str:
@@ -199,9 +251,13 @@ class Toolbox:
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
         count = text.count(old)
         if not count:
-            raise _ToolError(f"{path}: the old text is not in it; read the file and copy the text exactly")
+            raise _ToolError(
+                f"{path}: the old text is not in it; read the file and copy the text exactly"
+            )
         if count > 1:
-            raise _ToolError(f"{path}: the old text is in it {count} times; give more of what stands around it")
+            raise _ToolError(
+                f"{path}: the old text is in it {count} times; give more of what stands around it"
+            )
         await self._replace(path, text.replace(old, new).encode("utf-8", "replace"))
         return f"Replaced 1 place in {path}"
 
@@ -219,7 +275,9 @@ class Toolbox:
         return "\n".join(lines) or "(no files)"
 
     async def activate_skill(self, name: str) -> str:
-        if name in self._opened:  # it is still in the conversation; a second time it would only cost
+        if (
+            name in self._opened
+        ):  # it is still in the conversation; a second time it would only cost
             return f"The skill {name} is active already: its instructions were given above."
         self._opened.add(name)
         return activation_text(self.skills[name], self.folder)

@@ -17,7 +17,14 @@ from typing import Any, ClassVar
 from upskill.agents import SYSTEM, Student, Task, skill_files
 from upskill.agents.activation import activated
 from upskill.agents.mcp import LIMITS, McpServers, read_servers, secrets_of, show_programs
-from upskill.agents.toolbox import ACTIVATE_TOOL, MAX_RESULT, SKILLS_FOLDER, TOOLS, Toolbox, catalog_prompt
+from upskill.agents.toolbox import (
+    ACTIVATE_TOOL,
+    MAX_RESULT,
+    SKILLS_FOLDER,
+    TOOLS,
+    Toolbox,
+    catalog_prompt,
+)
 from upskill.errors import AgentError, TrialError
 from upskill.models import Address, Message, Reply, Request, Tool, ToolCall
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
@@ -57,7 +64,9 @@ class Tools:
 
     needs_sandbox: ClassVar[bool] = True
 
-    def __init__(self, system: str = f"{SYSTEM}\n{WORKSPACE_PROMPT}", *, says: bool = False) -> None:
+    def __init__(
+        self, system: str = f"{SYSTEM}\n{WORKSPACE_PROMPT}", *, says: bool = False
+    ) -> None:
         self.system = system
         self.says = says
 
@@ -84,7 +93,9 @@ class Tools:
 class _Loop:
     """The work on one task."""
 
-    def __init__(self, task: Task, student: Student, system: str, servers: McpServers, *, says: bool) -> None:
+    def __init__(
+        self, task: Task, student: Student, system: str, servers: McpServers, *, says: bool
+    ) -> None:
         assert student.sandbox is not None
         folder = f"{student.sandbox.home}/{SKILLS_FOLDER}"
         self.task = task
@@ -92,7 +103,9 @@ class _Loop:
         self.is_embedded = student.address.provider == "local"
         self.secrets = secrets_of(servers.servers)
         self.toolbox = Toolbox(student.sandbox, task.offered_skills, folder, servers=servers)
-        self.calling = tool_calling_for(student.address, self.toolbox.tools, task.max_output_tokens, says=says)
+        self.calling = tool_calling_for(
+            student.address, self.toolbox.tools, task.max_output_tokens, says=says
+        )
         self.toolbox.max_result = self.calling.max_result or MAX_RESULT
         parts = [system, self.calling.instructions, catalog_prompt(task.offered_skills, folder)]
         self.messages = [
@@ -121,7 +134,9 @@ class _Loop:
             turn = self.calling.read(reply)
             tokens = f"{reply.usage.input_tokens} + {reply.usage.output_tokens} tokens"
             names = ", ".join(call.name for call in turn.calls)
-            log.debug("turn %d: %s, %s", self.turns, tokens, f"calls {names}" if names else "answer")
+            log.debug(
+                "turn %d: %s, %s", self.turns, tokens, f"calls {names}" if names else "answer"
+            )
             if reply.thoughts:
                 self._add(Step("thinking", reply.thoughts))
             if turn.text or not turn.calls:
@@ -129,7 +144,9 @@ class _Loop:
             if not turn.calls:
                 stop = turn.stop
                 break
-            if self.is_embedded and turn.calls == self.last_calls:  # a small model has no other idea then
+            if (
+                self.is_embedded and turn.calls == self.last_calls
+            ):  # a small model has no other idea then
                 break
             self.last_calls = turn.calls
             self.messages += self.calling.next_messages(reply, turn, await self._run_calls(turn))
@@ -173,13 +190,30 @@ class _Loop:
     async def _run_calls(self, turn: Turn) -> Sequence[Step]:
         steps: list[Step] = []
         for call in turn.calls:
-            if turn.stop in ("length", "repetition", "context"):  # the end of its arguments may be missing
-                why = "for repeating itself" if turn.stop == "repetition" else "where there was no more room"
-                why = f"after {self.task.max_output_tokens} tokens" if turn.stop == "length" else why
+            if turn.stop in (
+                "length",
+                "repetition",
+                "context",
+            ):  # the end of its arguments may be missing
+                why = (
+                    "for repeating itself"
+                    if turn.stop == "repetition"
+                    else "where there was no more room"
+                )
+                why = (
+                    f"after {self.task.max_output_tokens} tokens" if turn.stop == "length" else why
+                )
                 output = f"Not carried out: your turn was cut off {why}. Write less."
-                step = Step("tool", tool=call.name, arguments=call.arguments, output=output, status="error")
+                step = Step(
+                    "tool", tool=call.name, arguments=call.arguments, output=output, status="error"
+                )
             elif self._seconds_left <= 0:
-                step = Step("tool", tool=call.name, arguments=call.arguments, output="Not carried out: time is up.")
+                step = Step(
+                    "tool",
+                    tool=call.name,
+                    arguments=call.arguments,
+                    output="Not carried out: time is up.",
+                )
             elif not self.student.replay or (step := self.student.replay(call)) is None:
                 longest = CALL_SECONDS if self.task.bounds.until_activated else math.inf
                 step = await self.toolbox.run(call, min(self._seconds_left, longest))
@@ -230,8 +264,12 @@ def tool_calling_for(
     if address.provider != "local":
         return JsonToolCalling(tools, says=says)
     row = LOCAL_MODELS.get(address.model or DEFAULT_LOCAL_MODEL)
-    max_conversation = int(CHARACTERS_PER_TOKEN * max(0, (row.context if row else DEFAULT_CONTEXT) - output_tokens))
-    max_text = max(MIN_TEXT, min(MAX_TEXT, int(CHARACTERS_PER_TOKEN * (output_tokens - CALL_TOKENS))))
+    max_conversation = int(
+        CHARACTERS_PER_TOKEN * max(0, (row.context if row else DEFAULT_CONTEXT) - output_tokens)
+    )
+    max_text = max(
+        MIN_TEXT, min(MAX_TEXT, int(CHARACTERS_PER_TOKEN * (output_tokens - CALL_TOKENS)))
+    )
     return JsonToolCalling(tools, max_text=max_text, max_conversation=max_conversation)
 
 
@@ -248,7 +286,9 @@ class ToolCalling:
         # Some servers give no ids, but a result has to name its call.
         calls = reply.calls
         if len({call.id for call in calls if call.id}) < len(calls):
-            calls = tuple(replace(call, id=f"call_{number}") for number, call in enumerate(calls, 1))
+            calls = tuple(
+                replace(call, id=f"call_{number}") for number, call in enumerate(calls, 1)
+            )
         return Turn(reply.text, calls, reply.stop)
 
     def next_messages(self, reply: Reply, turn: Turn, steps: Sequence[Step]) -> list[Message]:
@@ -273,11 +313,17 @@ class JsonToolCalling(ToolCalling):
         max_conversation: int | None = None,
         says: bool = False,
     ) -> None:
-        super().__init__((), max_result=None if max_conversation is None else max(400, max_conversation // 12))
+        super().__init__(
+            (), max_result=None if max_conversation is None else max(400, max_conversation // 12)
+        )
         self.max_conversation = max_conversation
         self.says = says
         self._skill_texts: set[str] = set()
-        answer = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+        answer = {
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+        }
         forms = [(tool.name, tool.description, tool.parameters) for tool in tools]
         forms.append((ANSWER, "End, and say what came of it.", answer))
         lines = [
@@ -285,7 +331,9 @@ class JsonToolCalling(ToolCalling):
             for name, description, parameters in forms
         ]
         self.instructions = "\n".join([INSTRUCTIONS, *lines, *([SAY] if says else [])])
-        call = {"anyOf": [_call_schema(name, parameters, max_text) for name, _, parameters in forms]}
+        call = {
+            "anyOf": [_call_schema(name, parameters, max_text) for name, _, parameters in forms]
+        }
         say = {"say": {"type": "string"}} if says else {}
         # Of the forms tried on a few prompts, only this one, with the whole catalog, got the 1.5B to open a skill.
         self.schema = {**_object({**say, "call": call}), "required": ["call"]}
@@ -322,7 +370,12 @@ class JsonToolCalling(ToolCalling):
         # Everything but the task, what a skill says, and the latest result.
         for number, message in enumerate(messages[2:-1], 2):
             saved = len(message.text) - OLD_RESULT
-            if over > 0 and saved > 0 and message.role == "user" and message.text not in self._skill_texts:
+            if (
+                over > 0
+                and saved > 0
+                and message.role == "user"
+                and message.text not in self._skill_texts
+            ):
                 over -= saved
                 sent[number] = replace(message, text=f"{message.text[:OLD_RESULT]}…")
         return tuple(sent)
@@ -349,7 +402,9 @@ def _plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "properties" in schema:
         inner = dict_or_empty(schema["properties"]).items()
         plain["properties"] = {name: _plain_schema(dict_or_empty(each)) for name, each in inner}
-    return plain | ({"items": _plain_schema(dict_or_empty(schema["items"]))} if "items" in schema else {})
+    return plain | (
+        {"items": _plain_schema(dict_or_empty(schema["items"]))} if "items" in schema else {}
+    )
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,19 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AuthoringEvents(Events):
-    attempt_started: Callable[[int, Plan], None] = _ignore  # its number, and the train trials that measure it
+    attempt_started: Callable[[int, Plan], None] = (
+        _ignore  # its number, and the train trials that measure it
+    )
     attempt_ended: Callable[[Attempt], None] = _ignore  # after it was stored
-    duel_started: Callable[[Plan], None] = _ignore  # two candidates against each other, on fresh seeds
+    duel_started: Callable[[Plan], None] = (
+        _ignore  # two candidates against each other, on fresh seeds
+    )
     confirmation_ended: Callable[[Confirmation], None] = _ignore
-    replace_edited: Callable[[Path, str], bool] | None = None  # asks whether a skill edited by hand may be replaced
+    replace_edited: Callable[[Path, str], bool] | None = (
+        None  # asks whether a skill edited by hand may be replaced
+    )
     held_out_started: Callable[[Plan], None] = _ignore  # the last evaluation
-    ask: Callable[[str], str] | None = None  # asks a person what the material does not say; "" is no answer
+    ask: Callable[[str], str] | None = (
+        None  # asks a person what the material does not say; "" is no answer
+    )
     step: Callable[[Step], None] = _ignore  # of a teacher that does a task

@@ -66,7 +66,9 @@ ONLY_A_SENTENCE = (
 ALSO_ITS_TESTS = "Its tests would come from the same memory, so the result is called untested, whatever its numbers."
 # To see whether a plan can be made.
 _PLACEHOLDER = Skill.new("task", "A task.", "A task.")
-_PLACEHOLDER_SUITE = Suite.parse([{"id": "task", "prompt": "A task.", "checks": [{"contains": "done"}]}])
+_PLACEHOLDER_SUITE = Suite.parse(
+    [{"id": "task", "prompt": "A task.", "checks": [{"contains": "done"}]}]
+)
 
 
 @dataclass(frozen=True)
@@ -160,14 +162,20 @@ def generate_now(
 
 
 def _check_extract(options: GenerateOptions, material: Material) -> None:
-    unused = {"--feedback": options.feedback, "--tests": options.tests, "--student": options.student}
+    unused = {
+        "--feedback": options.feedback,
+        "--tests": options.tests,
+        "--student": options.student,
+    }
     if flag := next((flag for flag, value in unused.items() if value), ""):
         raise UsageError(
             f"-m extract and {flag} cannot be used together: extract only quotes traces and writes or runs no tests",
             "Choose a teacher with -m.",
         )
     if material.skill is not None:
-        raise UsageError("-m extract only quotes traces; it cannot change a skill", "Choose a teacher with -m.")
+        raise UsageError(
+            "-m extract only quotes traces; it cannot change a skill", "Choose a teacher with -m."
+        )
     if not material.traces:
         document = next((file.path for file in material.files if file.kind == "doc"), "")
         what = f"{document} was read as a document" if document else "none was given"
@@ -179,7 +187,9 @@ def _check_extract(options: GenerateOptions, material: Material) -> None:
 
 def _not_made(refinement: Refinement | None, folder: Path) -> str:
     unchanged = "The skill is unchanged."
-    tried = [attempt for attempt in refinement.attempts[1:] if attempt.evaluation] if refinement else []
+    tried = (
+        [attempt for attempt in refinement.attempts[1:] if attempt.evaluation] if refinement else []
+    )
     if not tried:
         return f"The requested change was not made. {unchanged}"
     change, place = tried[-1], shlex.quote(str(folder))
@@ -213,7 +223,9 @@ class Generation:
         if self.extracts:
             _check_extract(options, self.material)
         older = self.material.skill
-        self.suite = Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
+        self.suite = (
+            Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
+        )
         self._read_feedback(store)
         self.requested = bool(older and (options.task.strip() or self.feedback.usable))
         # Somebody's own tests, given with the request, are what it is judged by.
@@ -239,7 +251,9 @@ class Generation:
         self.name = self.destination.choose_name()
         self.recorded = NO_USAGE  # of a lesson: its replies may have been paid for long ago
         self.draft: Path | None = None  # the folder of what is written so far
-        self.repeats = False  # the same skill was finished before: nobody needs to hear of its draft
+        self.repeats = (
+            False  # the same skill was finished before: nobody needs to hear of its draft
+        )
         self.missing: tuple[str, ...] = ()
         if self.student is not None:
             self._plan(_PLACEHOLDER, self.suite or _PLACEHOLDER_SUITE)
@@ -292,24 +306,34 @@ class Generation:
         options = self.options
         with nullcontext(store) if store else options.open_store() as opened:
             ledger = Ledger(options.ceilings)
-            yield opened, self.models or Models(options.model_context(self.events), replies=opened, ledger=ledger)
+            yield (
+                opened,
+                self.models
+                or Models(options.model_context(self.events), replies=opened, ledger=ledger),
+            )
 
     def gather(self, *more: Trace) -> Material:
         options, tell = self.options, self.events.message
         sources = [*options.sources, *more]
-        material = gather(options.task, examples=options.examples, tools=self.tools, sources=sources)
+        material = gather(
+            options.task, examples=options.examples, tools=self.tools, sources=sources
+        )
         for line in material.sources:
             tell(f"Read {line}.")
         if not material.task:
             goal = Sessions(material.traces).latest_goal()
             fix = ": fix what people found wrong with its answers" if options.feedback else ""
-            goal = goal or (f"Improve the skill {material.skill.name}{fix}." if material.skill else "")
+            goal = goal or (
+                f"Improve the skill {material.skill.name}{fix}." if material.skill else ""
+            )
             if not goal:
                 raise no_task(material, options.sources)
             material = replace(material, task=" ".join(goal.split())[:2000])
         material = add_stored_evidence(material, material_budget(self.teacher) // 2)
         if material.redacted:
-            tell(f"Before anything was sent or saved, upskill {describe_counts(material.redacted)}.")
+            tell(
+                f"Before anything was sent or saved, upskill {describe_counts(material.redacted)}."
+            )
         for left_out in material.left_out:
             tell(f"Left out: {left_out}.")
         return self.feedback.add_to(material)
@@ -319,10 +343,14 @@ class Generation:
         if not options.feedback:
             return
         if older is None:
-            raise UsageError("--feedback needs the skill that it is about", "Pass its folder with --from.")
+            raise UsageError(
+                "--feedback needs the skill that it is about", "Pass its folder with --from."
+            )
         judged = bool(options.judge or options.settings.judge)
         location = options.store_location
-        self.feedback = read_marks(options.feedback, older, self.suite, store, location, judged=judged)
+        self.feedback = read_marks(
+            options.feedback, older, self.suite, store, location, judged=judged
+        )
         self.material = self.feedback.add_to(self.material)
         self.suite = self.feedback.strengthen(self.suite) if self.suite else None
         for line in self.feedback.outcomes():
@@ -330,7 +358,10 @@ class Generation:
 
     def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:
         """Save what is written so far, marked as unproven, so that nothing later can lose it."""
-        draft, repeats = self.draft or self.destination.choose_draft_folder(skill), self.destination.repeats(skill)
+        draft, repeats = (
+            self.draft or self.destination.choose_draft_folder(skill),
+            self.destination.repeats(skill),
+        )
         provenance = self._provenance(skill, None).with_state(DRAFT)
         skill = mark_own_lines(provenance.add_to(named_after(draft, skill)), self.material)
         self.destination.save(add_suite(skill, suite) if suite else skill, draft)
@@ -364,7 +395,9 @@ class Generation:
     async def learn(self, models: Models) -> None:
         """Add to the material. The teacher of `teach` does its task here."""
 
-    async def _make(self, models: Models, store: Store) -> tuple[Skill, Suite | None, Refinement | None]:
+    async def _make(
+        self, models: Models, store: Store
+    ) -> tuple[Skill, Suite | None, Refinement | None]:
         if self.extracts:
             skill = self._extract()
             store_unproven(store, self._search_id(None), skill)
@@ -384,7 +417,9 @@ class Generation:
             if self.student.provider == "local" and self.teacher.provider == "handoff":
                 from upskill.models.embedded.local import find_weights  # noqa: PLC0415 - only for embedded models
 
-                await find_weights(self.student, models.context)  # loading them at each pause would take long
+                await find_weights(
+                    self.student, models.context
+                )  # loading them at each pause would take long
             else:
                 await models.get(self.student)
             judge = self._plan(_PLACEHOLDER, self.suite).judge if self.suite else None
@@ -401,13 +436,16 @@ class Generation:
         size = SearchSize(
             material=min(self.material.tokens, material_budget(self.teacher)),
             tokens=self.options.tokens,
-            cases=(len(self.suite.cases) if self.suite else 0) + (self._case_count if self.writes_cases else 0),
+            cases=(len(self.suite.cases) if self.suite else 0)
+            + (self._case_count if self.writes_cases else 0),
             drafts=self.options.candidates,
             attempts=self.attempts,
             acts=self.options.student_acts,
             confirming=2 * CONFIRMING_PAIRS if self.attempts or self.options.candidates > 1 else 0,
         )
-        expected = estimate_search(self.teacher, self.writer, self.student, models.context.prices, size)
+        expected = estimate_search(
+            self.teacher, self.writer, self.student, models.context.prices, size
+        )
         if self.options.max_cost is not None:
             expected.check_prices()
         self.events.estimate(expected)
@@ -421,7 +459,9 @@ class Generation:
             tell(f"{ONLY_A_SENTENCE} {ALSO_ITS_TESTS}" if self.writes_cases else ONLY_A_SENTENCE)
         # Notes on long material are made once, where the same model reads them.
         read = material if self.writer == self.teacher else self.material
-        suite = await self._write_suite(models, read)  # before there is a skill that its writer could read
+        suite = await self._write_suite(
+            models, read
+        )  # before there is a skill that its writer could read
         drafts = [self.material.skill] if self.material.skill else []
         if not drafts:
             tell(f"Generating skill with {self.teacher.name}...")
@@ -462,7 +502,9 @@ class Generation:
             if answer is None and (answer := self.events.ask(question).strip()) and models.replies:
                 await models.replies.add_reply(key, "person", answer, "person")
             if answer:
-                answers.append(Piece(f"a{number}", "answer", redact(f"{question}\n{answer}"), "a person"))
+                answers.append(
+                    Piece(f"a{number}", "answer", redact(f"{question}\n{answer}"), "a person")
+                )
         return answers
 
     @property
@@ -478,7 +520,9 @@ class Generation:
             return older
         if self.material.skill and not older:
             name = self.material.skill.name
-            tell(f"{name} has no tests of its own, so upskill cannot check that what worked before still works.")
+            tell(
+                f"{name} has no tests of its own, so upskill cannot check that what worked before still works."
+            )
         tell("Generating test cases for the request..." if older else "Generating test cases...")
         try:
             async with forget_unusable_answers(models):
@@ -495,14 +539,22 @@ class Generation:
         except UpskillError as error:
             if older is None or type(error) is not UpskillError:
                 raise
-            tell(f"No new cases for the request, so only the existing ones are used: {error.message}.")
+            tell(
+                f"No new cases for the request, so only the existing ones are used: {error.message}."
+            )
             return older
         return replace(older, cases=(*older.cases, *written.cases)) if older else written
 
     def _extract(self) -> Skill:
         tell, tokens = self.events.message, self.options.tokens
-        tell("Quoting the trace. To have a teacher turn the quotations into a skill, use -m MODEL or --handoff DIR.")
-        name = self.name or as_name(" ".join(self.material.task.split()[:6]))[:40].strip("-") or "session"
+        tell(
+            "Quoting the trace. To have a teacher turn the quotations into a skill, use -m MODEL or --handoff DIR."
+        )
+        name = (
+            self.name
+            or as_name(" ".join(self.material.task.split()[:6]))[:40].strip("-")
+            or "session"
+        )
         extraction = extract(self.material.traces, name, tokens=tokens)
         if extraction.left_out:
             left_out = counted(extraction.left_out, "quotation")
@@ -528,7 +580,9 @@ class Generation:
         )
         student = resolve(self.options.settings.student or "local", keys=self.keys)
         refiner = await self._open_refiner(material, models)
-        proposal = await refiner.propose(skill, self._known_failures(store, skill, student, suite), (), 1)
+        proposal = await refiner.propose(
+            skill, self._known_failures(store, skill, student, suite), (), 1
+        )
         if not proposal or not proposal.edits:
             return skill
         store_unproven(store, self._search_id(suite), skill, proposal, self.material.task)
@@ -538,7 +592,14 @@ class Generation:
         """Candidates are stored by this digest; a refiner is part of it where it is not the usual one."""
         options = self.options
         cases = suite.fingerprint if suite else ""
-        search = [self.material.task, self.teacher.name, self.student, cases, options.tokens, options.repeat_count]
+        search = [
+            self.material.task,
+            self.teacher.name,
+            self.student,
+            cases,
+            options.tokens,
+            options.repeat_count,
+        ]
         search += [] if options.refiner == "rewrite" else [options.refiner]
         return digest(search + ([options.agent] if options.student_acts else []))
 
@@ -564,7 +625,9 @@ class Generation:
                 attempts=self.attempts,
                 target=options.target / 100,
                 search=self._search_id(suite),
-                known_failures=self._known_failures(store, drafts[0], student, suite) if self.material.skill else (),
+                known_failures=self._known_failures(store, drafts[0], student, suite)
+                if self.material.skill
+                else (),
                 evidence={piece.id: piece.text for piece in self.material.pieces},
                 older_cases=frozenset(self.suite.by_id if self.suite and self.writes_cases else ()),
                 improves=self.material.skill is not None,
@@ -574,18 +637,28 @@ class Generation:
             events=replace(self.events, attempt_ended=attempt_ended),
         )
 
-    def _known_failures(self, store: Store, skill: Skill, student: Address, suite: Suite) -> list[Failure]:
+    def _known_failures(
+        self, store: Store, skill: Skill, student: Address, suite: Suite
+    ) -> list[Failure]:
         return [*self.feedback.failures, *stored_failures(store, skill, student, suite)]
 
-    def _cost(self, used: Iterable[tuple[str, Usage]], refinement: Refinement | None, store: Store) -> SearchCost:
+    def _cost(
+        self, used: Iterable[tuple[str, Usage]], refinement: Refinement | None, store: Store
+    ) -> SearchCost:
         by_role = {"teacher": self.recorded, "test writer": NO_USAGE}
         for role, usage in used:
             if role in by_role:
                 by_role[role] += usage
-        writing = {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items() if usage != NO_USAGE}
+        writing = {
+            role: (usage.total_tokens, usage.cost_usd)
+            for role, usage in by_role.items()
+            if usage != NO_USAGE
+        }
         runs = [evaluation.run for evaluation in refinement.evaluations] if refinement else []
         older = self.material.skill
-        search = digest([self.material.task, self.teacher.name, older.visible_hash if older else ""])
+        search = digest(
+            [self.material.task, self.teacher.name, older.visible_hash if older else ""]
+        )
         return SearchCost(search, writing | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:

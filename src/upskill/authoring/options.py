@@ -51,8 +51,14 @@ class GenerateOptions(StudentOptions):
         help="Write the teacher's prompts to files, for you or any agent to answer.",
         metavar="DIR",
     )
-    test_writer: str | None = model_option("--test-writer", help="Writes the test cases (default: the teacher).")
-    ask: bool = option("--ask", default=False, help="Answer the teacher's questions about what the sources leave out.")
+    test_writer: str | None = model_option(
+        "--test-writer", help="Writes the test cases (default: the teacher)."
+    )
+    ask: bool = option(
+        "--ask",
+        default=False,
+        help="Answer the teacher's questions about what the sources leave out.",
+    )
     output: str | None = option(
         "-o",
         "--output",
@@ -60,9 +66,16 @@ class GenerateOptions(StudentOptions):
         help="The skill's folder; its last part becomes the skill's name (default ./skills/NAME).",
         metavar="DIR",
     )
-    force: bool = option("--force", default=False, help="Replace the output folder even if it was edited by hand.")
+    force: bool = option(
+        "--force", default=False, help="Replace the output folder even if it was edited by hand."
+    )
     tokens: int = option(
-        "--tokens", default=800, help="How long the skill should be.", metavar="N", minimum=50, show_default=True
+        "--tokens",
+        default=800,
+        help="How long the skill should be.",
+        metavar="N",
+        minimum=50,
+        show_default=True,
     )
     file_tokens: int = option(
         "--file-tokens",
@@ -73,14 +86,26 @@ class GenerateOptions(StudentOptions):
         show_default=True,
     )
     tests: str | None = option(
-        "-t", "--tests", default=None, help="Your own suite, instead of a generated one.", metavar="FILE"
+        "-t",
+        "--tests",
+        default=None,
+        help="Your own suite, instead of a generated one.",
+        metavar="FILE",
     )
-    cases: int = count_option("--cases", default=20, help="How many test cases to generate.", minimum=3, maximum=60)
+    cases: int = count_option(
+        "--cases", default=20, help="How many test cases to generate.", minimum=3, maximum=60
+    )
     no_eval: bool = option(
-        "--no-eval", default=False, help="Write the skill and its tests, but don't test the skill on a student."
+        "--no-eval",
+        default=False,
+        help="Write the skill and its tests, but don't test the skill on a student.",
     )
-    student: str | None = model_option("--student", help="The model to test (default: settings, or local).")
-    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
+    student: str | None = model_option(
+        "--student", help="The model to test (default: settings, or local)."
+    )
+    judge: str | None = model_option(
+        "--judge", help="The model that grades cases with `judge` checks."
+    )
     attempts: int | None = option(
         "--attempts",
         default=None,
@@ -130,7 +155,9 @@ class TeachOptions(GenerateOptions):
     default_bounds = TEACHER_BOUNDS
     can_extract = False
 
-    teacher: str | None = model_option("-m", "--teacher", help="The model that does the task and writes the skill.")
+    teacher: str | None = model_option(
+        "-m", "--teacher", help="The model that does the task and writes the skill."
+    )
     teacher_agent: str = option(
         "--teacher-agent",
         default="tools",
@@ -150,9 +177,13 @@ class TeachOptions(GenerateOptions):
         help="A command to run in the workspace afterwards; it must succeed if the task was done.",
         metavar="COMMAND",
     )
-    fresh: bool = option("--fresh", default=False, help="Do the task again, even if this lesson was recorded before.")
+    fresh: bool = option(
+        "--fresh", default=False, help="Do the task again, even if this lesson was recorded before."
+    )
     only_record: bool = option(
-        "--only-record", default=False, help="Record the session and print its path, but write no skill."
+        "--only-record",
+        default=False,
+        help="Record the session and print its path, but write no skill.",
     )
 
     @property

@@ -68,7 +68,11 @@ async def evaluate_skill(
     store: Store | None = None,
     models: Models | None = None,
 ) -> Evaluation:
-    suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
+    suite = (
+        Suite(tuple(tests), "given")
+        if tests is not None and not isinstance(tests, Suite)
+        else tests
+    )
     settings = config or Settings.load()
     plan = make_plan(skill, suite, (model or settings.student or "local",), PlanOptions(runs=runs))
     with nullcontext(store) if store else open_store(None) as opened:
@@ -93,7 +97,8 @@ async def refine_skill(
     """The skill with a few edits, or unchanged if none can be applied; `refine` shows whether it is any better."""
     settings = config or Settings.load()
     described = [
-        failure if isinstance(failure, Failure) else Failure("", failure, "", ("failed",)) for failure in failures
+        failure if isinstance(failure, Failure) else Failure("", failure, "", ("failed",))
+        for failure in failures
     ]
     async with _open_model(model or settings.teacher, settings, models) as (_, teacher):
         refiner: Refiner = REFINERS.load("rewrite")(teacher, None, max(tokens, skill.tokens))
@@ -103,7 +108,10 @@ async def refine_skill(
 
 @asynccontextmanager
 async def _open_model(
-    name: str | None, settings: Settings, models: Models | None, role: Literal["teacher", "test writer"] = "teacher"
+    name: str | None,
+    settings: Settings,
+    models: Models | None,
+    role: Literal["teacher", "test writer"] = "teacher",
 ) -> AsyncGenerator[tuple[Address, Model]]:
     async with models or Models(ModelContext.load(settings)) as opened:
         if not name:

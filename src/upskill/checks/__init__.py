@@ -90,7 +90,9 @@ class Evidence:
 class Finding:
     passed: bool
     reason: str
-    decides: bool = True  # False: reported beside the outcome, like an answer that is right but verbose
+    decides: bool = (
+        True  # False: reported beside the outcome, like an answer that is right but verbose
+    )
     disputed: bool = False  # failed, but nobody can tell right work from a fake
 
 
@@ -103,11 +105,15 @@ def _not_blank(text: str) -> str:
 Text = Annotated[str, AfterValidator(_not_blank)]  # the text that a check looks for
 
 
-ReadText = Callable[[str], str]  # the text of a file beside the suite; UsageError where there is none
+ReadText = Callable[
+    [str], str
+]  # the text of a file beside the suite; UsageError where there is none
 
 
 class SuiteLine(BaseModel, ABC):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True
+    )
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
@@ -125,9 +131,13 @@ class CheckBlock(SuiteLine):
 
 
 class Check(SuiteLine):
-    reads_answer: ClassVar[bool] = True  # False: another answer to the same case would be found the same
+    reads_answer: ClassVar[bool] = (
+        True  # False: another answer to the same case would be found the same
+    )
     needs_gpu: ClassVar[bool] = False
-    revision: ClassVar[int] = 0  # raised when the same words in a suite come to mean something else; part of keys
+    revision: ClassVar[int] = (
+        0  # raised when the same words in a suite come to mean something else; part of keys
+    )
 
     @property
     def asks(self) -> int:
@@ -186,7 +196,8 @@ def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> l
     mapping = as_mapping(line)
     if mapping is None or len(mapping) != 1:
         raise UsageError(
-            f"{where}: a check must be a single `name: value`, not {short(line)}", "For example: contains: hello"
+            f"{where}: a check must be a single `name: value`, not {short(line)}",
+            "For example: contains: hello",
         )
     ((name, value),) = mapping.items()
     try:
@@ -196,7 +207,9 @@ def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> l
     fields = {info.alias or field: info for field, info in kind.model_fields.items()}
     first, info = next(iter(fields.items()))
     config = as_mapping(value)
-    if config is None or (get_origin(info.annotation) is dict and not (first in config and set(config) <= set(fields))):
+    if config is None or (
+        get_origin(info.annotation) is dict and not (first in config and set(config) <= set(fields))
+    ):
         config = {first: value}  # the short form
     try:
         resolved = kind.resolve(config, read)
@@ -208,14 +221,18 @@ def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> l
         check = kind.model_validate(resolved)
     except ValidationError as error:
         # A field that is not there first: it is most likely the missing one, spelled wrong.
-        details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
+        details = sorted(
+            error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden"
+        )
         raise explain_refusal(details[0], f"{where}: {name}", ".", fields) from error
     if isinstance(check, Check):
         return [SuiteCheck(name, value if resolved is config else resolved, check)]
     return [each for part in check.parts for each in read_checks(part, where, read)]
 
 
-def explain_refusal(error: ErrorDetails, where: str, separator: str, fields: Iterable[str]) -> UsageError:
+def explain_refusal(
+    error: ErrorDetails, where: str, separator: str, fields: Iterable[str]
+) -> UsageError:
     path = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
     if error["type"] == "extra_forbidden":
         hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
@@ -225,5 +242,7 @@ def explain_refusal(error: ErrorDetails, where: str, separator: str, fields: Ite
     where = f"{where}{separator}{path}" if path else where
     if error["type"] == "value_error":
         return UsageError(f"{where}: {error['msg'].removeprefix('Value error, ')}")
-    hint = "Put it in quotes." if error["type"] == "string_type" and error["input"] is not None else ""
+    hint = (
+        "Put it in quotes." if error["type"] == "string_type" and error["input"] is not None else ""
+    )
     return UsageError(f"{where}: {error['msg']}, not {short(error['input'])}", hint)

@@ -9,7 +9,15 @@ from typing import ClassVar
 from pydantic import Field
 
 from upskill.checks import Check, Evidence, Finding
-from upskill.checks.texts import Pattern, Texts, WrittenText, describe_match, enumerate_texts, find, lacking
+from upskill.checks.texts import (
+    Pattern,
+    Texts,
+    WrittenText,
+    describe_match,
+    enumerate_texts,
+    find,
+    lacking,
+)
 from upskill.plain import quoted
 
 _FENCE = re.compile(r"^(```|~~~)[^\n`]*\n(.*?)\n?\1$", re.DOTALL)
@@ -25,7 +33,9 @@ class _Search(Check):
     asserted: bool = False
 
     def absent(self, evidence: Evidence) -> list[str]:
-        return lacking(self.text, evidence.answer, ignore_case=self.ignore_case, asserted=self.asserted)
+        return lacking(
+            self.text, evidence.answer, ignore_case=self.ignore_case, asserted=self.asserted
+        )
 
     def _unmentioned(self, evidence: Evidence) -> list[str]:
         return lacking(self.text, evidence.answer, ignore_case=self.ignore_case)
@@ -44,7 +54,10 @@ class Contains(_Search):
             denied = [text for text in absent if text not in self._unmentioned(evidence)]
             lacks = f"lacks {enumerate_texts([text for text in absent if text not in denied])}"
             denies = f"mentions {enumerate_texts(denied)} only to deny it"
-            return Finding(False, f"the answer {' and '.join([lacks] * (denied != absent) + [denies] * bool(denied))}")
+            return Finding(
+                False,
+                f"the answer {' and '.join([lacks] * (denied != absent) + [denies] * bool(denied))}",
+            )
         return Finding(True, f"the answer has {enumerate_texts(self.text)}")
 
 
@@ -64,7 +77,9 @@ class NotContains(_Search):
 
     async def run(self, evidence: Evidence) -> Finding:
         if present := self.present(evidence):
-            return Finding(False, f"the answer contains {enumerate_texts(present)}, which it must not")
+            return Finding(
+                False, f"the answer contains {enumerate_texts(present)}, which it must not"
+            )
         return Finding(True, f"the answer does not contain {enumerate_texts(self.text)}")
 
 
@@ -81,7 +96,9 @@ class Regex(Check):
         options = {"ignore_case": self.ignore_case, "multiline": self.multiline}
         match = await find(self.pattern, evidence.answer, **options, asserted=self.asserted)
         if match is None and self.asserted and await find(self.pattern, evidence.answer, **options):
-            return Finding(False, f"the answer matches {quoted(self.pattern)} only where it denies it")
+            return Finding(
+                False, f"the answer matches {quoted(self.pattern)} only where it denies it"
+            )
         return describe_match("the answer", self.pattern, match)
 
 
@@ -90,7 +107,9 @@ class NotRegex(Regex):
 
     async def run(self, evidence: Evidence) -> Finding:
         matches = await super().run(evidence)
-        return Finding(not matches.passed, matches.reason + (", which it must not" if matches.passed else ""))
+        return Finding(
+            not matches.passed, matches.reason + (", which it must not" if matches.passed else "")
+        )
 
 
 def normalize(text: str, *, ignore_case: bool = True) -> str:
@@ -121,7 +140,9 @@ class Equals(Check):
     async def run(self, evidence: Evidence) -> Finding:
         same = any(self._is(evidence.answer, text) for text in self.text)
         one_of = "one of " if len(self.text) > 1 else ""
-        return Finding(same, f"the answer {'is' if same else 'is not'} {one_of}{enumerate_texts(self.text)}")
+        return Finding(
+            same, f"the answer {'is' if same else 'is not'} {one_of}{enumerate_texts(self.text)}"
+        )
 
     def _is(self, answer: str, text: str) -> bool:
         expected = normalize(text, ignore_case=self.ignore_case)
@@ -147,7 +168,10 @@ class StartsWith(Check):
             if self.ignore_case:
                 answer, text = answer.casefold(), text.casefold()
         starts = answer.startswith(text)
-        return Finding(starts, f"the answer {'starts' if starts else 'does not start'} with {quoted(self.text)}")
+        return Finding(
+            starts,
+            f"the answer {'starts' if starts else 'does not start'} with {quoted(self.text)}",
+        )
 
 
 class MinLength(Check):
@@ -175,7 +199,10 @@ class MaxLength(Check):
             reason = f"the answer has {length} characters; it may have at most {self.characters}"
             return Finding(length <= self.characters, reason)
         if length <= self.characters:
-            return Finding(True, f"the answer has {length} characters; more than {self.characters} would be verbose")
+            return Finding(
+                True,
+                f"the answer has {length} characters; more than {self.characters} would be verbose",
+            )
         reason = f"the answer has {length} characters, more than {self.characters}"
         skill = _word_runs(evidence.skill_body)
         if skill and len(skill & _word_runs(evidence.answer)) >= RECITED * len(skill):
@@ -186,4 +213,8 @@ class MaxLength(Check):
 def _word_runs(text: str) -> set[tuple[str, ...]]:
     words = re.findall(r"\w+", text.casefold())
     size = min(WORDS_IN_A_ROW, len(words))
-    return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)} if words else set()
+    return (
+        {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
+        if words
+        else set()
+    )

@@ -53,7 +53,8 @@ _ENDED_AFTER = (
 )
 # Where that can be: at the beginning of a clause, and after "the" or "of", but not in "with the X".
 _SUBJECT = (
-    r"(?i)(?:^\s*|(?<!with )(?<!using )(?<!by )(?<!via )\b(?:the|our|your|that|this|old|former|of)\s+)[`'\"*_(]*$"
+    r"(?i)(?:^\s*|(?<!with )(?<!using )(?<!by )(?<!via )"
+    r"\b(?:the|our|your|that|this|old|former|of)\s+)[`'\"*_(]*$"
 )
 # The rest of a question, and a no.
 _ANSWERED_NO = (
@@ -112,9 +113,15 @@ def is_denied(text: str, start: int, end: int) -> bool:
     after = text[end : end + MAX_AFTER]
     before = _outside(text[max(0, start - MAX_BEFORE) : start])
     clause = re.split(_BOUNDARY, before)[-1]
-    if re.match(_DENIED_AFTER, after) or (re.search(_SUBJECT, clause) and re.match(_ENDED_AFTER, after)):
+    if re.match(_DENIED_AFTER, after) or (
+        re.search(_SUBJECT, clause) and re.match(_ENDED_AFTER, after)
+    ):
         return True
-    denied = _is_denied_by(clause) or _is_in_denied_sentence(before, after) or _is_introduced_by_denial(text[:start])
+    denied = (
+        _is_denied_by(clause)
+        or _is_in_denied_sentence(before, after)
+        or _is_introduced_by_denial(text[:start])
+    )
     return not denied if re.match(_ANSWERED_NO, after) else denied
 
 
@@ -133,14 +140,22 @@ def _is_introduced_by_denial(before: str) -> bool:
     if introduction is None:
         return False
     clause = re.sub(_NO_DENIAL, " ", re.split(_BOUNDARY, introduction[1])[-1])
-    return bool(re.search(_POINTS_ON, clause)) and not re.search(_SUBORDINATE, clause) and _is_denied_by(clause)
+    return (
+        bool(re.search(_POINTS_ON, clause))
+        and not re.search(_SUBORDINATE, clause)
+        and _is_denied_by(clause)
+    )
 
 
 def _is_in_denied_sentence(before: str, after: str) -> bool:
     rest = re.search(_DENIED_SENTENCE, re.split(_SENTENCE_END, before)[-1])
     after = re.split(_SENTENCE_END, after)[0]
     # "…, X still works" says something of X.
-    return bool(rest) and not re.search(_BEGINS_ANEW, f"{rest[1]} , {after}") and not re.match(r"\s+[a-z]", after)
+    return (
+        bool(rest)
+        and not re.search(_BEGINS_ANEW, f"{rest[1]} , {after}")
+        and not re.match(r"\s+[a-z]", after)
+    )
 
 
 def _is_denied_by(clause: str) -> bool:
@@ -192,4 +207,7 @@ QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
 
 def denies(text: str) -> bool:
     """Whether a text has a word of its own that denies something."""
-    return re.search(rf"(?i)\b({_SPACED})\b|{_UNSPACED}", re.sub(_QUOTED, " ", text.translate(QUOTES))) is not None
+    return (
+        re.search(rf"(?i)\b({_SPACED})\b|{_UNSPACED}", re.sub(_QUOTED, " ", text.translate(QUOTES)))
+        is not None
+    )

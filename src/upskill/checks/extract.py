@@ -15,7 +15,20 @@ _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`{]*)")
 _ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
 # Languages of what stands beside code: how it is called or built, and what came of it.
 BESIDE_CODE = (
-    *("bash", "cmake", "console", "json", "log", "make", "makefile", "markdown", "md", "output", "plaintext", "py"),
+    *(
+        "bash",
+        "cmake",
+        "console",
+        "json",
+        "log",
+        "make",
+        "makefile",
+        "markdown",
+        "md",
+        "output",
+        "plaintext",
+        "py",
+    ),
     *("python", "sh", "shell", "text", "toml", "txt", "yaml", "yml", "zsh"),
 )
 
@@ -32,7 +45,11 @@ class Extract(SandboxCheck):
 
     async def run(self, evidence: Evidence) -> Finding:
         languages = {language.casefold() for language in self.language or ()}
-        codes = [code for language, code in blocks(evidence.answer) if not languages or language in languages]
+        codes = [
+            code
+            for language, code in blocks(evidence.answer)
+            if not languages or language in languages
+        ]
         if not codes:
             kind = f" in {' or '.join(self.language)}" if self.language else ""
             return Finding(False, f"the answer has no fenced code block{kind}")
@@ -41,7 +58,9 @@ class Extract(SandboxCheck):
             await sandbox_of(evidence).write(self.to, code.encode("utf-8", "replace"))
         except OSError as error:
             return Finding(False, f"{self.to}: {in_words(error)}")
-        return Finding(True, f"copied {counted(len(code.splitlines()), 'line')} from the answer to {self.to}")
+        return Finding(
+            True, f"copied {counted(len(code.splitlines()), 'line')} from the answer to {self.to}"
+        )
 
 
 def blocks(answer: str) -> Iterator[tuple[str, str]]:
@@ -56,14 +75,21 @@ def blocks(answer: str) -> Iterator[tuple[str, str]]:
             elif line[:1].strip() or _ITEM.match(line):
                 in_list = _ITEM.match(line) is not None
         elif (
-            mark and mark[2].startswith(fence) and not line.strip().strip(fence[0]) and len(mark[1]) <= len(indent) + 3
+            mark
+            and mark[2].startswith(fence)
+            and not line.strip().strip(fence[0])
+            and len(mark[1]) <= len(indent) + 3
         ):
             yield language, _joined(lines)
             fence = ""
         else:
             lines.append(line.removeprefix(indent))
-    if fence:  # never closed: it holds everything, or as much as comes before the same marks behind code
-        number = next((number for number, line in enumerate(lines) if line.rstrip().endswith(fence)), None)
+    if (
+        fence
+    ):  # never closed: it holds everything, or as much as comes before the same marks behind code
+        number = next(
+            (number for number, line in enumerate(lines) if line.rstrip().endswith(fence)), None
+        )
         if number is not None:
             lines = [*lines[:number], lines[number].rstrip().removesuffix(fence)]
         yield language, _joined(lines)
@@ -75,7 +101,9 @@ def find_code(answer: str, marks: Sequence[str]) -> str | None:
     A block in the language of a call or a log counts only where no other has a mark."""
     fenced = [*blocks(answer)] or [("", answer)]
     marked = [(language, code) for language, code in fenced if _marks_of(code, marks)]
-    codes = [code for language, code in marked if language not in BESIDE_CODE] or [code for _, code in marked]
+    codes = [code for language, code in marked if language not in BESIDE_CODE] or [
+        code for _, code in marked
+    ]
     if not codes:
         return None
     if complete := [code for code in codes if _marks_of(code, marks) == {*marks}]:

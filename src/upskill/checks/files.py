@@ -18,7 +18,9 @@ class FileExists(SandboxCheck):
         for path in self.path:
             if problem := await _why_missing(evidence, path):
                 return Finding(False, f"{path}: {problem}")
-        return Finding(True, f"{', '.join(self.path)} {'exists' if len(self.path) == 1 else 'exist'}")
+        return Finding(
+            True, f"{', '.join(self.path)} {'exists' if len(self.path) == 1 else 'exist'}"
+        )
 
 
 async def _why_missing(evidence: Evidence, path: str) -> str:
@@ -54,5 +56,7 @@ class FileMatches(FileCheck):
     multiline: bool = True
 
     async def look_at(self, content: str) -> Finding:
-        match = await find(self.pattern, content, ignore_case=self.ignore_case, multiline=self.multiline)
+        match = await find(
+            self.pattern, content, ignore_case=self.ignore_case, multiline=self.multiline
+        )
         return describe_match(self.path, self.pattern, match)

@@ -57,7 +57,9 @@ def _is_a_schema(schema: dict[str, Any]) -> dict[str, Any]:
         for pattern in [*own, *(as_mapping(part.get("patternProperties")) or {})]:
             compiles(pattern)
     if {"patternProperties", "unevaluatedProperties"} <= keywords:
-        raise ValueError("patternProperties with unevaluatedProperties can take forever; use additionalProperties")
+        raise ValueError(
+            "patternProperties with unevaluatedProperties can take forever; use additionalProperties"
+        )
     return schema
 
 
@@ -67,7 +69,9 @@ def _mappings(schema: object, *, skip_ids: bool = False) -> Iterator[dict[str, A
     while waiting:
         value = waiting.pop()
         mapping = as_mapping(value)
-        if mapping and "$id" in mapping and skip_ids:  # references below count from there; jsonschema follows them
+        if (
+            mapping and "$id" in mapping and skip_ids
+        ):  # references below count from there; jsonschema follows them
             continue
         if mapping:
             yield mapping
@@ -85,8 +89,12 @@ class JsonSchema(Check):
 
     async def run(self, evidence: Evidence) -> Finding:
         answer = evidence.answer.strip()
-        codes = [match[3] for match in _FENCED.finditer(answer) if match[2].casefold() in ("", "json")]
-        if not codes and not answer.startswith(("{", "[", '"')):  # a text in JSON may have backticks, too
+        codes = [
+            match[3] for match in _FENCED.finditer(answer) if match[2].casefold() in ("", "json")
+        ]
+        if not codes and not answer.startswith(
+            ("{", "[", '"')
+        ):  # a text in JSON may have backticks, too
             codes = [match[3] for match in _SPAN.finditer(answer)]
         return await _compare("the answer", codes[0] if len(codes) == 1 else answer, self.wanted)
 
@@ -107,7 +115,10 @@ async def _compare(what: str, text: str, schema: dict[str, Any]) -> Finding:
         return Finding(False, f"{what} is not JSON: {describe_json_error(error)}")
     try:
         problem = await asyncio.to_thread(schema_error, schema, value)
-    except (RecursionError, OverflowError) as error:  # the value's doing: the schema was tried when it was read
+    except (
+        RecursionError,
+        OverflowError,
+    ) as error:  # the value's doing: the schema was tried when it was read
         return Finding(False, f"{what}'s JSON cannot be checked against the schema: {error}")
     if problem:
         return Finding(False, f"{what}'s JSON does not match the schema at {problem}")
@@ -142,29 +153,38 @@ def schema_error(schema: dict[str, Any], value: Any) -> str:
     return f"{problem.json_path}: {problem.message[:200]}" if problem else ""
 
 
-def _pattern(validator: Any, pattern: str, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
+def _pattern(
+    validator: Any, pattern: str, value: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
     if isinstance(value, str) and search(pattern, value, limit=_time_left()) is None:
         yield ValidationError(f"{value!r} does not match {quoted(pattern)}")
 
 
-def _pattern_properties(validator: Any, patterns: Any, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
+def _pattern_properties(
+    validator: Any, patterns: Any, value: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
     for pattern, inner in patterns.items():
         for name, item in (as_mapping(value) or {}).items():
             if search(pattern, name, limit=_time_left()) is not None:
                 yield from validator.descend(item, inner, path=name, schema_path=pattern)
 
 
-def _additional(validator: Any, allowed: Any, value: Any, schema: dict[str, Any]) -> Iterable[ValidationError]:
+def _additional(
+    validator: Any, allowed: Any, value: Any, schema: dict[str, Any]
+) -> Iterable[ValidationError]:
     known, matching = schema.get("properties", {}), schema.get("patternProperties", {})
     others = {
         name: item
         for name, item in (as_mapping(value) or {}).items()
-        if name not in known and all(search(pattern, name, limit=_time_left()) is None for pattern in matching)
+        if name not in known
+        and all(search(pattern, name, limit=_time_left()) is None for pattern in matching)
     }
     return _STANDARD["additionalProperties"](validator, allowed, others, {})
 
 
-def _unique_items(validator: Any, unique: Any, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
+def _unique_items(
+    validator: Any, unique: Any, value: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
     counts = Counter(json.dumps(_comparable(item), sort_keys=True) for item in list_or_empty(value))
     if unique and counts and counts.most_common(1)[0][1] > 1:
         yield ValidationError(f"{counts.most_common(1)[0][0]:.100} appears more than once")
@@ -181,7 +201,9 @@ def _comparable(value: Any) -> Any:
 
 
 def _timed(keyword: Keyword) -> Keyword:
-    def timed(validator: Any, keyword_value: Any, value: Any, schema: dict[str, Any]) -> Iterable[ValidationError]:
+    def timed(
+        validator: Any, keyword_value: Any, value: Any, schema: dict[str, Any]
+    ) -> Iterable[ValidationError]:
         _time_left()
         return keyword(validator, keyword_value, value, schema) or ()
 

@@ -23,7 +23,10 @@ from upskill.plain import as_list, as_mapping, object_schema
 
 REFERENCE = "reference"  # stands for the reference of the case
 MAX_FILE_CHARACTERS = 20_000  # characters of a file that the judge is shown
-MIN_WORDS, MIN_CHARACTERS = 3, 12  # a quotation has one or the other, or is the whole text: `the` is in every answer
+MIN_WORDS, MIN_CHARACTERS = (
+    3,
+    12,
+)  # a quotation has one or the other, or is the whole text: `the` is in every answer
 _SENTENCE: dict[str, Any] = {"type": "string", "maxLength": 400}
 # Letters of scripts that put no space between words (Chinese, Thai), or glue particles to them (Korean).
 _UNSPACED = (
@@ -51,7 +54,11 @@ T = TypeVar("T", "list[Grade]", tuple[str, str])
 def _statements(value: object) -> object:
     """A text that is a Markdown list is the statements in it."""
     lines = [line for line in value.splitlines() if line.strip()] if isinstance(value, str) else []
-    return [_ITEM.sub("", line, count=1).strip() for line in lines] if all(map(_ITEM.match, lines)) and lines else value
+    return (
+        [_ITEM.sub("", line, count=1).strip() for line in lines]
+        if all(map(_ITEM.match, lines)) and lines
+        else value
+    )
 
 
 class Judge(Check):
@@ -75,7 +82,9 @@ class Judge(Check):
         if self.better_than is None and {"on", "ties"} & self.model_fields_set:
             raise ValueError("`on` and `ties` can only be used with `better_than`")
         if self.better_than is not None and self.files:
-            raise ValueError("`files` cannot be compared with another answer; describe them in a rubric")
+            raise ValueError(
+                "`files` cannot be compared with another answer; describe them in a rubric"
+            )
         return self
 
     @property
@@ -133,24 +142,37 @@ async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -
     content |= ({"files": shown} if files else {}) | ({"cut": cut} if cut else {})
     count = len(rubric)
     grade_schema = object_schema({"number": {"type": "integer"}, **_GRADE})
-    schema = object_schema({"grades": {"type": "array", "items": grade_schema, "minItems": count, "maxItems": count}})
+    schema = object_schema(
+        {"grades": {"type": "array", "items": grade_schema, "minItems": count, "maxItems": count}}
+    )
 
     def read(answer: dict[str, Any]) -> list[Grade]:
         grades = [as_mapping(grade) or {} for grade in as_list(answer["grades"]) or []]
-        by_number = {grade.get("number", place): grade for place, grade in enumerate(grades, start=1)}
+        by_number = {
+            grade.get("number", place): grade for place, grade in enumerate(grades, start=1)
+        }
         if len(grades) != count or set(by_number) != set(range(1, count + 1)):
             raise _Unusable(f"it does not grade each of the {count} statements once")
         in_order = [_read_grade(by_number[number]) for number in range(1, count + 1)]
         return _prove(in_order, rubric, [evidence.answer, *shown.values()], evidence.prompt)
 
-    form = Form("grades", schema, f"`grades`, a list of objects with `number`, {_GRADE_FORM}", 512 + 300 * count)
+    form = Form(
+        "grades",
+        schema,
+        f"`grades`, a list of objects with `number`, {_GRADE_FORM}",
+        512 + 300 * count,
+    )
     grades = await _ask(evidence, "judge_rubric", content, form, read)
     note = "".join(f" ({path}: {words})" for path, words in cut.items())
     failed = [
-        f"{statement!r}: {grade.reason}" for statement, grade in zip(rubric, grades, strict=True) if not grade.passed
+        f"{statement!r}: {grade.reason}"
+        for statement, grade in zip(rubric, grades, strict=True)
+        if not grade.passed
     ]
     if failed:
-        return Finding(False, f"judge: {len(failed)} of {count} do not hold: {'; '.join(failed)}{note}")
+        return Finding(
+            False, f"judge: {len(failed)} of {count} do not hold: {'; '.join(failed)}{note}"
+        )
     quotes = ", ".join(repr(grade.quote) for grade in grades if grade.quote)
     return Finding(True, f"judge: all {count} hold (evidence: {quotes or 'none'}){note}")
 
@@ -172,7 +194,9 @@ def _read_grade(answer: dict[str, Any]) -> Grade:
     return Grade(passed, str(answer.get("reason") or ""), str(answer.get("evidence") or ""))
 
 
-def _prove(grades: Sequence[Grade], statements: Sequence[str], texts: Sequence[str], task: str) -> list[Grade]:
+def _prove(
+    grades: Sequence[Grade], statements: Sequence[str], texts: Sequence[str], task: str
+) -> list[Grade]:
     """The grades, if those that pass are proven or one fails anyway. Who grades without proof has not graded.
 
     A statement that denies something may hold without a quote; some judges repeat the statement in its place.
@@ -184,7 +208,9 @@ def _prove(grades: Sequence[Grade], statements: Sequence[str], texts: Sequence[s
     if all(grade.passed for grade in looked):
         unproven = [
             f"statement {number}: {grade.doubt}"
-            for number, (grade, statement) in enumerate(zip(looked, statements, strict=True), start=1)
+            for number, (grade, statement) in enumerate(
+                zip(looked, statements, strict=True), start=1
+            )
             if grade.doubt and not (denies(statement) and _plain(grade.quote) in _plain(statement))
         ]
         if unproven:
@@ -196,7 +222,9 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
     """Asked twice, with each answer first once: judges favor a position, and such a preference does not count."""
     won, lost, reasons = 0, 0, list[str]()
     for own in ("A", "B"):
-        answers = {"A": evidence.answer, "B": other} if own == "A" else {"A": other, "B": evidence.answer}
+        answers = (
+            {"A": evidence.answer, "B": other} if own == "A" else {"A": other, "B": evidence.answer}
+        )
         content = {"task": evidence.prompt, "criterion": on, **answers}
         better, reason = await _ask(evidence, "judge_pair", content, _PAIR_FORM, _read_better)
         won += better == own
@@ -243,14 +271,23 @@ class _Unusable(Exception):
 
 
 async def _ask(
-    evidence: Evidence, prompt: str, content: dict[str, Any], form: Form, read: Callable[[dict[str, Any]], T]
+    evidence: Evidence,
+    prompt: str,
+    content: dict[str, Any],
+    form: Form,
+    read: Callable[[dict[str, Any]], T],
 ) -> T:
     """What the judge says. That it says something else when it is asked again is another draw."""
     if evidence.ask is None:
         raise CheckError("no judge model was chosen", "Choose one with --judge.")
     material = json.dumps(content, ensure_ascii=False)
-    messages = (Message("system", read_prompt("upskill.checks", prompt).strip()), Message("user", material))
-    request = Request(messages, max_output_tokens=form.max_output_tokens, temperature=0.0, schema=form.schema)
+    messages = (
+        Message("system", read_prompt("upskill.checks", prompt).strip()),
+        Message("user", material),
+    )
+    request = Request(
+        messages, max_output_tokens=form.max_output_tokens, temperature=0.0, schema=form.schema
+    )
     reply = await evidence.ask(request)
     try:
         return read(_find_object(reply, form.key, content))
@@ -262,7 +299,9 @@ async def _ask(
     try:
         result = read(_find_object(reply, form.key, content))
     except _Unusable as second:
-        raise JudgeError(f"the judge gave no usable grade, even when asked again: {second}") from second
+        raise JudgeError(
+            f"the judge gave no usable grade, even when asked again: {second}"
+        ) from second
     is_same = isinstance(result, list) and [grade.passed for grade in result] == first.meant
     if not is_same and (draws := current_draws()):
         draws.add("judge reply")
@@ -276,7 +315,8 @@ def _find_object(reply: Reply, key: str, content: dict[str, Any]) -> dict[str, A
     own = {
         json.dumps(answer, sort_keys=True): answer
         for answer, source in _objects(reply.text)
-        if key in answer and not any(_without_spaces(source) in _without_spaces(text) for text in texts)
+        if key in answer
+        and not any(_without_spaces(source) in _without_spaces(text) for text in texts)
     }
     if len(own) == 1:
         return next(iter(own.values()))
@@ -328,18 +368,33 @@ def _doubt(grade: Grade, statement: str, texts: Sequence[str], task: str) -> str
     is_about_that = denies(statement) or re.search(_ABOUT_NO_ANSWER, statement)
     gives_none = not is_about_that and any(re.search(_NO_ANSWER, part) for part in parts)
     separator = f"{_SENTENCE_END}|{_NO_ANSWER}" if gives_none else _SENTENCE_END
-    sentences = [[piece for piece in map(_plain, re.split(separator, part)) if piece] for part in parts]
-    said = [each for each in map(_plain, re.split(_SENTENCE_END, task)) if _count_words(each) >= MIN_WORDS]
-    own = [_without(said, " ".join(piece for piece in pieces if not _occurs(piece, asked))) for pieces in sentences]
+    sentences = [
+        [piece for piece in map(_plain, re.split(separator, part)) if piece] for part in parts
+    ]
+    said = [
+        each
+        for each in map(_plain, re.split(_SENTENCE_END, task))
+        if _count_words(each) >= MIN_WORDS
+    ]
+    own = [
+        _without(said, " ".join(piece for piece in pieces if not _occurs(piece, asked)))
+        for pieces in sentences
+    ]
     if any(len(part) >= MIN_CHARACTERS or _count_words(part) >= MIN_WORDS for part in own):
         return ""
     if gives_none:
         return f"{quote!r} is no answer"
-    whole = [text for text in holders if any(_count_words(part) >= _count_words(text) for part in parts)]
+    whole = [
+        text for text in holders if any(_count_words(part) >= _count_words(text) for part in parts)
+    ]
     if any(own):
         return "" if whole else f"{quote!r} is too short to prove anything; quote a whole sentence"
     repeats_all = any(_occurs(asked, text) for text in whole)
-    return "" if whole and not repeats_all else f"the task says {quote!r} too; quote more words of the answer with it"
+    return (
+        ""
+        if whole and not repeats_all
+        else f"the task says {quote!r} too; quote more words of the answer with it"
+    )
 
 
 def _without(sentences: Sequence[str], text: str) -> str:

@@ -39,11 +39,16 @@ def _as_written(value: object) -> object:
     return str(value) if isinstance(value, int) else value
 
 
-_ONE: dict[str, Any] = {"type": ["string", "number", "boolean"]}  # in a file; all of them are read as text
+_ONE: dict[str, Any] = {
+    "type": ["string", "number", "boolean"]
+}  # in a file; all of them are read as text
 _SEVERAL: dict[str, Any] = {"anyOf": [_ONE, {"type": "array", "items": _ONE, "minItems": 1}]}
 WrittenText = Annotated[Text, BeforeValidator(_as_written), WithJsonSchema(_ONE)]
 Texts = Annotated[
-    list[WrittenText], BeforeValidator(as_list_of_texts), AfterValidator(not_empty), WithJsonSchema(_SEVERAL)
+    list[WrittenText],
+    BeforeValidator(as_list_of_texts),
+    AfterValidator(not_empty),
+    WithJsonSchema(_SEVERAL),
 ]
 
 
@@ -57,7 +62,9 @@ def _readings(text: str) -> list[str]:
     return [*dict.fromkeys((text, re.sub(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*", r"\1", joined)))]
 
 
-def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool = False) -> list[str]:
+def lacking(
+    texts: list[str], content: str, *, ignore_case: bool, asserted: bool = False
+) -> list[str]:
     """The texts that the content lacks or, with `asserted`, only denies."""
     if asserted:
         flags = re.IGNORECASE if ignore_case else 0
@@ -77,7 +84,9 @@ def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool
 
 
 # What the two packages read differently: an escape, a class, a repetition, or a brace that is none.
-_PART = re.compile(r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?:\d+(?:,\d*)?|,\d*)\}|\{", re.DOTALL)
+_PART = re.compile(
+    r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?:\d+(?:,\d*)?|,\d*)\}|\{", re.DOTALL
+)
 
 
 class TooLong(CheckError):
@@ -99,7 +108,12 @@ def _as_in_python(part: re.Match[str]) -> str:
         return r"\{"
     if part[0][0] != "[":
         return part[0]
-    return "[" + re.sub(r"\\.|\[", lambda match: r"\[" if match[0] == "[" else match[0], part[0][1:], flags=re.DOTALL)
+    return "[" + re.sub(
+        r"\\.|\[",
+        lambda match: r"\[" if match[0] == "[" else match[0],
+        part[0][1:],
+        flags=re.DOTALL,
+    )
 
 
 def compiles(pattern: str) -> str:
@@ -123,12 +137,19 @@ def describe_match(where: str, pattern: str, match: str | None) -> Finding:
 
 
 async def find(
-    pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True, asserted: bool = False
+    pattern: str,
+    text: str,
+    *,
+    ignore_case: bool = False,
+    multiline: bool = True,
+    asserted: bool = False,
 ) -> str | None:
     """The first match or None; with `asserted` one that the text, as it is or as a person reads it, does not deny."""
     flags = int((regex.IGNORECASE if ignore_case else 0) | (MULTILINE if multiline else 0))
     for reading in _readings(text) if asserted else [text]:
-        if (match := await asyncio.to_thread(search, pattern, reading, flags, asserted=asserted)) is not None:
+        if (
+            match := await asyncio.to_thread(search, pattern, reading, flags, asserted=asserted)
+        ) is not None:
             return match
     return None
 
@@ -143,7 +164,11 @@ def search(
         try:
             matches = _compile(pattern, flags).finditer(text, timeout=timeout)
             if asserted:
-                matches = (match for match in islice(matches, MAX_MENTIONS) if not is_denied(text, *match.span()))
+                matches = (
+                    match
+                    for match in islice(matches, MAX_MENTIONS)
+                    if not is_denied(text, *match.span())
+                )
             return next((match[0] for match in matches), None)
         except TimeoutError:
             # Its clock counts what all threads use, and others may be busy.

@@ -22,7 +22,9 @@ class _Calls(Check):
 
     @property
     def decides(self) -> bool:
-        return not {name.casefold() for name in self.tool} <= {name.casefold() for name in SKILL_TOOLS}
+        return not {name.casefold() for name in self.tool} <= {
+            name.casefold() for name in SKILL_TOOLS
+        }
 
     async def calls(self, evidence: Evidence) -> list[Step]:
         names = {name.casefold() for name in self.tool}
@@ -35,7 +37,9 @@ class _Calls(Check):
 
     @property
     def description(self) -> str:
-        return " or ".join(self.tool) + (f" with {quoted(self.arguments)}" if self.arguments else "")
+        return " or ".join(self.tool) + (
+            f" with {quoted(self.arguments)}" if self.arguments else ""
+        )
 
 
 class ToolCalled(_Calls):
@@ -71,7 +75,9 @@ class ToolNotCalled(_Calls):
         if not calls:
             return Finding(True, f"{self.description} was not called")
         first = _arguments(calls[0])[:200]
-        return Finding(False, f"{self.description} was called {_times(len(calls))}, which it must not: {first}")
+        return Finding(
+            False, f"{self.description} was called {_times(len(calls))}, which it must not: {first}"
+        )
 
 
 class MaxTurns(Check):
@@ -82,7 +88,10 @@ class MaxTurns(Check):
 
     async def run(self, evidence: Evidence) -> Finding:
         turns = evidence.trace.turns
-        return Finding(turns <= self.turns, f"the model took {counted(turns, 'turn')}; the limit is {self.turns}")
+        return Finding(
+            turns <= self.turns,
+            f"the model took {counted(turns, 'turn')}; the limit is {self.turns}",
+        )
 
 
 NONE_ON_OFFER = Finding(True, "no skill was available")
@@ -106,7 +115,9 @@ class SkillActivated(_OfTheSkill):
         if not evidence.skill:
             return NONE_ON_OFFER
         opened = activated(evidence.trace, evidence.skill, evidence.canary)
-        return Finding(opened is self.wanted, f"the skill was {'opened' if opened else 'not opened'}")
+        return Finding(
+            opened is self.wanted, f"the skill was {'opened' if opened else 'not opened'}"
+        )
 
 
 class ResourceRead(_OfTheSkill):

@@ -30,7 +30,9 @@ MAX_EXCERPT = 400  # characters of a command's output in a reason
 # Settings that go before those of a repository. Nothing in one is run, and nothing it says hides a change.
 GIT_SETTINGS = {
     **dict.fromkeys(("core.hooksPath", "core.attributesFile", "core.excludesFile"), "/dev/null"),
-    **dict.fromkeys(("core.fsmonitor", "core.untrackedCache", "core.editor", "core.sshCommand"), "false"),
+    **dict.fromkeys(
+        ("core.fsmonitor", "core.untrackedCache", "core.editor", "core.sshCommand"), "false"
+    ),
     **dict.fromkeys(("core.askPass", "gpg.program", "submodule.recurse"), "false"),
     **dict.fromkeys(("core.commitGraph", "core.multiPackIndex"), "false"),
     "credential.helper": "",
@@ -42,11 +44,34 @@ GIT_SETTINGS = {
     "status.showUntrackedFiles": "normal",
 }
 _EMPTY = (
-    *("NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "GOFLAGS", "RUSTFLAGS"),
-    *("RUSTC_WRAPPER", "JAVA_TOOL_OPTIONS", "LUA_INIT", "BASH_ENV", "ENV", "LD_PRELOAD", "npm_config_node_options"),
+    *(
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "PERL5LIB",
+        "PERL5OPT",
+        "RUBYOPT",
+        "RUBYLIB",
+        "GOFLAGS",
+        "RUSTFLAGS",
+    ),
+    *(
+        "RUSTC_WRAPPER",
+        "JAVA_TOOL_OPTIONS",
+        "LUA_INIT",
+        "BASH_ENV",
+        "ENV",
+        "LD_PRELOAD",
+        "npm_config_node_options",
+    ),
 )
 _ON = (
-    *("PYTHONSAFEPATH", "PYTHONNOUSERSITE", "PYTHONDONTWRITEBYTECODE", "GIT_CONFIG_NOSYSTEM", "GIT_NO_REPLACE_OBJECTS"),
+    *(
+        "PYTHONSAFEPATH",
+        "PYTHONNOUSERSITE",
+        "PYTHONDONTWRITEBYTECODE",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_NO_REPLACE_OBJECTS",
+    ),
 )
 ENVIRONMENT: Mapping[str, str] = {
     **dict.fromkeys(_EMPTY, ""),
@@ -70,7 +95,8 @@ ENVIRONMENT: Mapping[str, str] = {
 
 # An unforeseeable name, so that nothing can have been put there before, in a folder that may have been closed to all.
 _MAKE = (
-    'umask 077; chmod u+rwx "$TMPDIR" 2>/dev/null; made=$(mktemp -d) && cd "$made" && mkdir files home scratch && pwd'
+    'umask 077; chmod u+rwx "$TMPDIR" 2>/dev/null; '
+    'made=$(mktemp -d) && cd "$made" && mkdir files home scratch && pwd'
 )
 _PUT = 'mkdir -p -- "${1%/*}" && cat >"$1"'
 _FIND = 'for name; do command -v -- "$name" && exit; done; exit 1'
@@ -80,13 +106,22 @@ def expect_inside(path: str) -> str:
     parts = PurePosixPath(path.replace("\\", "/")).parts
     outside = not parts or parts[0] == "/" or ".." in parts or re.match(r"^[A-Za-z]:|~", path)
     if outside or not path.strip() or "\0" in path:
-        raise ValueError(f"{short(path)} is not a path inside the workspace; use a plain relative one")
+        raise ValueError(
+            f"{short(path)} is not a path inside the workspace; use a plain relative one"
+        )
     return path
 
 
 Path = Annotated[str, AfterValidator(expect_inside)]
-_SEVERAL: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Paths = Annotated[list[Path], BeforeValidator(as_list_of_texts), AfterValidator(not_empty), WithJsonSchema(_SEVERAL)]
+_SEVERAL: dict[str, Any] = {
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+}
+Paths = Annotated[
+    list[Path],
+    BeforeValidator(as_list_of_texts),
+    AfterValidator(not_empty),
+    WithJsonSchema(_SEVERAL),
+]
 
 
 class SandboxCheck(Check):
@@ -151,7 +186,13 @@ class CheckDir:
 
     async def put(self, name: str, content: str) -> str:
         path = f"{self.files}/{name}"
-        _expect(await _run(self.sandbox, [*_with(PATH=self.path), "/bin/sh", "-c", _PUT, "sh", path], stdin=content))
+        _expect(
+            await _run(
+                self.sandbox,
+                [*_with(PATH=self.path), "/bin/sh", "-c", _PUT, "sh", path],
+                stdin=content,
+            )
+        )
         return path
 
     async def put_all(self, files: Mapping[str, str]) -> None:
@@ -201,7 +242,9 @@ class ProgramCheck(SandboxCheck):
 @asynccontextmanager
 async def open_check_dir(sandbox: Sandbox) -> AsyncGenerator[CheckDir]:
     """A folder that is gone afterwards, with every process that was started there."""
-    done = await _run(sandbox, ["/bin/sh", "-c", 'printf "%s\\n%s\\n" "$PATH" "${TMPDIR:-/tmp}"'])  # runs no program
+    done = await _run(
+        sandbox, ["/bin/sh", "-c", 'printf "%s\\n%s\\n" "$PATH" "${TMPDIR:-/tmp}"']
+    )  # runs no program
     path, temporary = done.output.splitlines()
     writable = (f"{sandbox.workspace}/", f"{sandbox.home}/", f"{temporary}/")
     folders = [folder for folder in path.split(":") if folder.startswith("/")]
@@ -225,7 +268,9 @@ async def _run(
 ) -> CommandResult:
     try:
         return await sandbox.run(
-            argv, limits, stdin=stdin if isinstance(stdin, bytes) else stdin.encode("utf-8", "replace")
+            argv,
+            limits,
+            stdin=stdin if isinstance(stdin, bytes) else stdin.encode("utf-8", "replace"),
         )
     except OSError as error:  # where it comes as a file
         if error.errno == errno.ENOSPC:
@@ -243,7 +288,9 @@ def _expect(done: CommandResult) -> CommandResult:
 
 def output_excerpt(done: CommandResult) -> str:
     """How a command ended and the end of its output, where the point mostly is."""
-    output = printable("\n".join(text for text in (done.output.strip(), done.error.strip()) if text))
+    output = printable(
+        "\n".join(text for text in (done.output.strip(), done.error.strip()) if text)
+    )
     ended = f"it {done.killed_why}" if done.killed_why else f"exit code {done.code}"
     if not output:
         return ended

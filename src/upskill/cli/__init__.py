@@ -68,7 +68,9 @@ COMMANDS = {
 
 
 def _set_up_logging(context: click.Context, _: click.Parameter, count: int) -> int:
-    verbosity = max(count, context.meta.get("upskill.verbosity", 0))  # `upskill -v eval` and `upskill eval -v`
+    verbosity = max(
+        count, context.meta.get("upskill.verbosity", 0)
+    )  # `upskill -v eval` and `upskill eval -v`
     context.meta["upskill.verbosity"] = verbosity
     level = os.environ.get("UPSKILL_LOG", "")
     if verbosity or level or "upskill.cli.log" in sys.modules:
@@ -84,7 +86,9 @@ def _add_verbose(command: click.Command) -> None:
     for each in (command, *getattr(command, "commands", {}).values()):
         own = next((param for param in each.params if param.name == "verbose"), None)
         if own is None:
-            own = click.Option(["-v", "--verbose"], count=True, expose_value=False, is_eager=True, help=line)
+            own = click.Option(
+                ["-v", "--verbose"], count=True, expose_value=False, is_eager=True, help=line
+            )
             each.params.append(own)
         own.callback = _set_up_logging
 
@@ -107,13 +111,17 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from upskill.errors import did_you_mean  # noqa: PLC0415 - only when something is wrong
 
-            raise click.UsageError(f"no command named {args[0]!r}. {did_you_mean(args[0], COMMANDS)}")
+            raise click.UsageError(
+                f"no command named {args[0]!r}. {did_you_mean(args[0], COMMANDS)}"
+            )
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `upskill … | head`; click itself would end with 1, which means something else here
+        except (
+            BrokenPipeError
+        ):  # `upskill … | head`; click itself would end with 1, which means something else here
             _silence(sys.stdout)
             return 0
 
@@ -189,8 +197,12 @@ def main() -> None:
 
 def _encoding(stream: TextIO) -> str:
     """UTF-8, unless the locale or the stream asks for ASCII."""
-    locale = os.environ.get("LC_ALL") or os.environ.get("LANG") or ""  # Python itself takes C for UTF-8
-    is_ascii = (stream.isatty() and locale in ("C", "POSIX")) or codecs.lookup(stream.encoding).name == "ascii"
+    locale = (
+        os.environ.get("LC_ALL") or os.environ.get("LANG") or ""
+    )  # Python itself takes C for UTF-8
+    is_ascii = (stream.isatty() and locale in ("C", "POSIX")) or codecs.lookup(
+        stream.encoding
+    ).name == "ascii"
     return ASCII if is_ascii else stream.encoding
 
 
@@ -224,17 +236,28 @@ def _transliterate(error: UnicodeError) -> tuple[str, int]:
     """Replace what an encoding lacks by ASCII, or by `?`, which is never part of a number."""
     assert isinstance(error, UnicodeEncodeError)
     text = error.object[error.start : error.end].translate(_ASCII)
-    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    plain = "".join(
+        char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char)
+    )
     return "".join(char if char.isascii() else "?" for char in plain), error.end
 
 
 codecs.register_error("transliterate", _transliterate)
 # Called "ascii", click would take it for a mistake and write UTF-8.
 ASCII = "plain_ascii"
-_FIELDS = ("encode", "decode", "streamreader", "streamwriter", "incrementalencoder", "incrementaldecoder")
+_FIELDS = (
+    "encode",
+    "decode",
+    "streamreader",
+    "streamwriter",
+    "incrementalencoder",
+    "incrementaldecoder",
+)
 codecs.register(
     lambda name: (
-        codecs.CodecInfo(**{field: getattr(codecs.lookup("ascii"), field) for field in _FIELDS}, name=ASCII)
+        codecs.CodecInfo(
+            **{field: getattr(codecs.lookup("ascii"), field) for field in _FIELDS}, name=ASCII
+        )
         if name == ASCII
         else None
     )
@@ -257,7 +280,10 @@ def _explain(error: Exception) -> int:
             note(f"  {error.hint}")
         return 0 if isinstance(error, Paused) else 2 if isinstance(error, UsageError) else 3
     _say(f"this is a bug in upskill: {type(error).__name__}: {error}")
-    click.echo("  Run it again with UPSKILL_DEBUG=1 and report the traceback in upskill's issue tracker.", err=True)
+    click.echo(
+        "  Run it again with UPSKILL_DEBUG=1 and report the traceback in upskill's issue tracker.",
+        err=True,
+    )
     return 70
 
 

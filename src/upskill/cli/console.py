@@ -80,8 +80,13 @@ def show_json(value: Mapping[str, Any] | list[Any]) -> None:
 
 def to_json_text(value: object, indent: int = 2) -> str:
     # A terminal would obey what JSON leaves as it is, such as U+009B.
-    on_terminal = sys.stdout.isatty() or (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
-    text = json.dumps(value, indent=2, ensure_ascii=on_terminal, allow_nan=False).replace("\n", "\n" + " " * indent)
+    on_terminal = sys.stdout.isatty() or (sys.stdout.encoding or "utf-8").lower() not in (
+        "utf-8",
+        "utf8",
+    )
+    text = json.dumps(value, indent=2, ensure_ascii=on_terminal, allow_nan=False).replace(
+        "\n", "\n" + " " * indent
+    )
     return text.replace("\x7f", "\\u007f") if on_terminal else text
 
 
@@ -114,24 +119,37 @@ def _wrapped(text: str) -> str:
     width = _width(sys.stderr) or shutil.get_terminal_size().columns
     wrap = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
     lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
-    return "\n".join("\n".join(wrap(line, subsequent_indent=f"{indent}  ")) for line, indent in lines)
+    return "\n".join(
+        "\n".join(wrap(line, subsequent_indent=f"{indent}  ")) for line, indent in lines
+    )
 
 
 def check_writable(path: str, *, force: bool = False) -> None:
     """UsageError, before anything runs, if a file cannot be written or is not ours to overwrite."""
     if path == "-":
         raise UsageError(
-            "this report cannot go to standard output (-)", "The result is already printed there; use a file name."
+            "this report cannot go to standard output (-)",
+            "The result is already printed there; use a file name.",
         )
     file = Path(path)
     folder = next(parent for parent in file.absolute().parents if parent.exists())
-    if file.is_dir() or not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
+    if (
+        file.is_dir()
+        or not folder.is_dir()
+        or not os.access(file if file.exists() else folder, os.W_OK)
+    ):
         raise UsageError(f"{path}: cannot be written", "Choose a file in a writable folder.")
     check_ours(path, force=force)
 
 
-def write_file(path: str, content: str | bytes, *, overwrite: bool = True, private: bool = True) -> None:
+def write_file(
+    path: str, content: str | bytes, *, overwrite: bool = True, private: bool = True
+) -> None:
     if not overwrite and os.path.lexists(path):
-        raise UsageError(f"{path}: already exists", "Choose another file, or overwrite it with --force.")
+        raise UsageError(
+            f"{path}: already exists", "Choose another file, or overwrite it with --force."
+        )
     with whole_file(path, private=private) as stream:
-        stream.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+        stream.write(
+            content.encode(errors="backslashreplace") if isinstance(content, str) else content
+        )

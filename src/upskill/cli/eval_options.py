@@ -39,7 +39,11 @@ MAX_ROUNDS = 20  # of --until-decided, where --repeats does not say
 class EvalOptions(MeasureOptions, CommandOptions):
     skill: str
     tests: str | None = option(
-        "-t", "--tests", default=None, help="The suite (default: the one in the skill's folder).", metavar="FILE"
+        "-t",
+        "--tests",
+        default=None,
+        help="The suite (default: the one in the skill's folder).",
+        metavar="FILE",
     )
     cases: tuple[str, ...] = option(
         "--case",
@@ -47,20 +51,34 @@ class EvalOptions(MeasureOptions, CommandOptions):
         help="Only this case, or cases that match a pattern ('build-*'); repeatable.",
         metavar="ID",
     )
-    tags: tuple[str, ...] = option("--tag", default=(), help="Only cases with this tag; repeatable.", metavar="TAG")
-    failed: bool = option("--failed", default=False, help="Only cases that failed with the skill last time.")
+    tags: tuple[str, ...] = option(
+        "--tag", default=(), help="Only cases with this tag; repeatable.", metavar="TAG"
+    )
+    failed: bool = option(
+        "--failed", default=False, help="Only cases that failed with the skill last time."
+    )
     limit: int | None = option(
-        "--limit", default=None, help="Only the first N of the chosen cases.", metavar="N", minimum=1
+        "--limit",
+        default=None,
+        help="Only the first N of the chosen cases.",
+        metavar="N",
+        minimum=1,
     )
     watch: bool = option(
         "--watch",
         default=False,
         help="Keep running: when you save the skill or its suite, rerun what changed. Ctrl-C stops.",
     )
-    test_writer: str | None = model_option("--test-writer", help="Writes the test cases when the skill has none.")
-    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
+    test_writer: str | None = model_option(
+        "--test-writer", help="Writes the test cases when the skill has none."
+    )
+    judge: str | None = model_option(
+        "--judge", help="The model that grades cases with `judge` checks."
+    )
     no_baseline: bool = option(
-        "--no-baseline", default=False, help="Skip the trials without the skill. No lift is measured."
+        "--no-baseline",
+        default=False,
+        help="Skip the trials without the skill. No lift is measured.",
     )
     until_decided: bool = option(
         "--until-decided",
@@ -76,10 +94,15 @@ class EvalOptions(MeasureOptions, CommandOptions):
         metavar="FILE",
     )
     controls: bool = option(
-        "--controls", default=False, help="Also run a placebo of the same length, and the baseline a second time."
+        "--controls",
+        default=False,
+        help="Also run a placebo of the same length, and the baseline a second time.",
     )
     against: str | None = option(
-        "--against", default=None, help="Compare with this reference skill instead of no skill.", metavar="SKILL"
+        "--against",
+        default=None,
+        help="Compare with this reference skill instead of no skill.",
+        metavar="SKILL",
     )
     requirements: tuple[str, ...] = option(
         "--require",
@@ -115,7 +138,9 @@ class EvalOptions(MeasureOptions, CommandOptions):
         metavar="[FILE]",
         bare=STORED,
     )
-    resume: bool = option("--resume", default=False, help="Continue a stored run of this plan; fail if there is none.")
+    resume: bool = option(
+        "--resume", default=False, help="Continue a stored run of this plan; fail if there is none."
+    )
     verbose: int = option(
         "-v",
         "--verbose",
@@ -152,10 +177,14 @@ class EvalOptions(MeasureOptions, CommandOptions):
     def check(self) -> None:
         self.parse_requirements()
         self.open_executor()
-        if self.resume and (flag := first_given({"--fresh": self.fresh, "log_runs=false": not self.keeps_runs})):
+        if self.resume and (
+            flag := first_given({"--fresh": self.fresh, "log_runs=false": not self.keeps_runs})
+        ):
             raise UsageError(f"--resume and {flag} cannot be used together")
         if self.base_url and not (self.students or self.settings.student):
-            raise UsageError("--base-url needs the name of a model on that server", "Choose one with -m MODEL.")
+            raise UsageError(
+                "--base-url needs the name of a model on that server", "Choose one with -m MODEL."
+            )
         if self.no_baseline and self.until_decided:
             hint = "Nothing can be decided without a baseline."
             raise UsageError("--no-baseline and --until-decided cannot be used together", hint)
@@ -169,7 +198,12 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     @property
     def part_flag(self) -> str:
-        flags = {"--case": self.cases, "--tag": self.tags, "--failed": self.failed, "--limit": self.limit}
+        flags = {
+            "--case": self.cases,
+            "--tag": self.tags,
+            "--failed": self.failed,
+            "--limit": self.limit,
+        }
         return first_given(flags)
 
     def _check_part(self) -> None:
@@ -218,10 +252,14 @@ class EvalOptions(MeasureOptions, CommandOptions):
         if not self.part_flag:
             return suite
         if suite is None:
-            raise UsageError(f"{skill.name}: no test cases to choose from", f"Drop {self.part_flag}.")
+            raise UsageError(
+                f"{skill.name}: no test cases to choose from", f"Drop {self.part_flag}."
+            )
         if self.failed and self.failing is None:  # once: with --watch these stay the same
             self.failing = self._failing_cases(skill, suite)
-        return CaseFilter(ids=self.cases, tags=self.tags, failing=self.failing, limit=self.limit).choose(suite)
+        return CaseFilter(
+            ids=self.cases, tags=self.tags, failing=self.failing, limit=self.limit
+        ).choose(suite)
 
     def _failing_cases(self, skill: Skill, suite: Suite) -> set[str]:
         from upskill.runs.results.evaluation import failing_cases  # noqa: PLC0415 - numpy comes with it
@@ -243,7 +281,9 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     def _check_reports(self) -> None:
         if text := next((text for text in self.reports if text.endswith("=")), ""):
-            raise UsageError(f"--report {text}: no file was named", f"For example --report {text}FILE.")
+            raise UsageError(
+                f"--report {text}: no file was named", f"For example --report {text}FILE."
+            )
         for kind, file in self.report_files:
             if kind not in REPORTS.table:  # one from another package may be missing or fail to load
                 REPORTS.load(kind)
@@ -251,7 +291,9 @@ class EvalOptions(MeasureOptions, CommandOptions):
                 try:
                     check_writable(file)
                 except UsageError as error:
-                    error.hint = error.hint.replace("or overwrite this one with --force", "or delete this one")
+                    error.hint = error.hint.replace(
+                        "or overwrite this one with --force", "or delete this one"
+                    )
                     raise
         printed = [kind for kind, file in self.report_files if not file]
         if len(printed) > 1:
@@ -263,10 +305,14 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
         if self.agent != "chat":
             raise UsageError(
-                "--batch: an agent with tools needs each answer before its next request", "Drop one of them."
+                "--batch: an agent with tools needs each answer before its next request",
+                "Drop one of them.",
             )
         if self.open_executor().is_remote:
-            raise UsageError(f"--batch and --executor {self.executor} cannot be used together", "Drop one of them.")
+            raise UsageError(
+                f"--batch and --executor {self.executor} cannot be used together",
+                "Drop one of them.",
+            )
         others = {
             "--replay": self.replay,
             "cache=false": not self.settings.cache,
@@ -284,11 +330,15 @@ class EvalOptions(MeasureOptions, CommandOptions):
         repeats = self.repeats or (MAX_ROUNDS if self.until_decided else recorded)
         options = self._plan_options(skill, repeats)
         if cassette is None:
-            return make_plan(skill, suite, choose_students(self.students, self.settings, self.tell), options)
+            return make_plan(
+                skill, suite, choose_students(self.students, self.settings, self.tell), options
+            )
         from upskill.runs.replay.replay import as_recorded, plan_from  # noqa: PLC0415 - only when a file is replayed
 
         students = [cassette.address(name) for name in self.students] or cassette.students
-        plan = make_plan(skill, suite, students, as_recorded(options, cassette, suite or Suite.of(skill)))
+        plan = make_plan(
+            skill, suite, students, as_recorded(options, cassette, suite or Suite.of(skill))
+        )
         self.tell(f"Replaying {cassette.size} from {cassette.path}: no model is called.")
         return plan_from(plan, cassette)
 

@@ -23,30 +23,119 @@ COMMON: dict[str, tuple[str, ...]] = {
     "tests": ("--student", "--cases", "--add", "--edit", "--from", "--score", "--fix", "--repeats"),
     "distill": ("--student", "--tolerance", "--budget", "--repeats", "--write", "--report"),
     "matrix": ("--student", "--catalog", "--with-skills", "--repeats", "--report"),
-    "challenge": ("--student", "--challenger", "--proposals", "--repeats", "--attack-checks", "--rounds", "--output"),
+    "challenge": (
+        "--student",
+        "--challenger",
+        "--proposals",
+        "--repeats",
+        "--attack-checks",
+        "--rounds",
+        "--output",
+    ),
     "trigger": ("--student", "--queries", "--with-skills", "--improve", "--teacher"),
 }
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Material": ("--example", "--tool", "--from", "--feedback", "--files", "--check", "--only-record"),
-    "Teacher": ("--teacher", "--challenger", "--teacher-agent", "--handoff", "--ask", "--tokens", "--file-tokens"),
+    "Material": (
+        "--example",
+        "--tool",
+        "--from",
+        "--feedback",
+        "--files",
+        "--check",
+        "--only-record",
+    ),
+    "Teacher": (
+        "--teacher",
+        "--challenger",
+        "--teacher-agent",
+        "--handoff",
+        "--ask",
+        "--tokens",
+        "--file-tokens",
+    ),
     "Improving": (
-        *("--improve", "--attempts", "--candidates", "--target", "--refiner", "--budget", "--rewrite", "--write"),
+        *(
+            "--improve",
+            "--attempts",
+            "--candidates",
+            "--target",
+            "--refiner",
+            "--budget",
+            "--rewrite",
+            "--write",
+        ),
     ),
     "Students": (
-        *("--student", "--base-url", "--agent", "--catalog", "--with-skills", "--sandbox", "--batch", "--no-eval"),
+        *(
+            "--student",
+            "--base-url",
+            "--agent",
+            "--catalog",
+            "--with-skills",
+            "--sandbox",
+            "--batch",
+            "--no-eval",
+        ),
     ),
     "Cases": (
-        *("--tests", "--cases", "--add", "--edit", "--case", "--tag", "--failed", "--limit", "--watch", "--all-cases"),
-        *("--queries", "--count", "--test-writer", "--score", "--fix", "--proposals", "--attack-checks", "--rounds"),
+        *(
+            "--tests",
+            "--cases",
+            "--add",
+            "--edit",
+            "--case",
+            "--tag",
+            "--failed",
+            "--limit",
+            "--watch",
+            "--all-cases",
+        ),
+        *(
+            "--queries",
+            "--count",
+            "--test-writer",
+            "--score",
+            "--fix",
+            "--proposals",
+            "--attack-checks",
+            "--rounds",
+        ),
         "--judge",
     ),
     "Statistics": (
-        *("--repeats", "--seed", "--until-decided", "--preregister", "--no-baseline", "--controls", "--against"),
+        *(
+            "--repeats",
+            "--seed",
+            "--until-decided",
+            "--preregister",
+            "--no-baseline",
+            "--controls",
+            "--against",
+        ),
         *("--require", "--tolerance", "--strict"),
     ),
-    "Running": ("--max-cost", "--yes", "--fresh", "--resume", "--replay", "--concurrency", "--executor", "--set"),
-    "Output": ("--output", "--force", "--report", "--receipt", "--json", "--quiet", "--verbose", "--store", "--help"),
+    "Running": (
+        "--max-cost",
+        "--yes",
+        "--fresh",
+        "--resume",
+        "--replay",
+        "--concurrency",
+        "--executor",
+        "--set",
+    ),
+    "Output": (
+        "--output",
+        "--force",
+        "--report",
+        "--receipt",
+        "--json",
+        "--quiet",
+        "--verbose",
+        "--store",
+        "--help",
+    ),
 }
 
 # Upstream's flags, which are still accepted. `--model` stands for the long form of `-m`, whatever that is.
@@ -72,7 +161,11 @@ class Command(click.Command):
                 formatter.write_text(part)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        visible = [each for each in self.get_params(ctx) if isinstance(each, click.Option) and not each.hidden]
+        visible = [
+            each
+            for each in self.get_params(ctx)
+            if isinstance(each, click.Option) and not each.hidden
+        ]
         for title, options in _grouped(self.name or "", visible):
             with formatter.section(title):
                 formatter.write_dl([_row(each, ctx) for each in options])
@@ -85,7 +178,9 @@ class Command(click.Command):
 
             key = error.option_name.lstrip("-").replace("-", "_")
             if key in Settings.model_fields and "--set" in self._flags:
-                raise click.UsageError(f"{error.option_name} is a setting: use --set {key}=VALUE", ctx) from error
+                raise click.UsageError(
+                    f"{error.option_name} is a setting: use --set {key}=VALUE", ctx
+                ) from error
             raise
 
     @property
@@ -108,7 +203,9 @@ class Command(click.Command):
         bare = {
             flag: each.flag_value
             for each in self.params
-            if isinstance(each, click.Option) and not each.is_flag and isinstance(each.flag_value, str)
+            if isinstance(each, click.Option)
+            and not each.is_flag
+            and isinstance(each.flag_value, str)
             for flag in each.opts
         }
         following = [*args, ""][1:]
@@ -146,11 +243,16 @@ def fitting_hint(hint: str, flags: set[str]) -> str:
     return " ".join(fitting)
 
 
-def _grouped(command: str, options: Sequence[click.Option]) -> Iterator[tuple[str, list[click.Option]]]:
+def _grouped(
+    command: str, options: Sequence[click.Option]
+) -> Iterator[tuple[str, list[click.Option]]]:
     if len(options) <= MANY:
         yield "Options", list(options)
         return
-    left = {next((flag for flag in each.opts if flag.startswith("--")), each.opts[0]): each for each in options}
+    left = {
+        next((flag for flag in each.opts if flag.startswith("--")), each.opts[0]): each
+        for each in options
+    }
     groups = {"Most used": COMMON.get(command, ()), **GROUPS}
     for title, flags in groups.items():
         if of_group := [left.pop(flag) for flag in flags if flag in left]:
@@ -164,9 +266,15 @@ def _row(option: click.Option, ctx: click.Context) -> tuple[str, str]:
     record = option.get_help_record(ctx)
     assert record is not None
     extra = option.get_help_extra(ctx)
-    notes = [f"default: {extra['default'].strip('()').removesuffix('.0')}"] if "default" in extra else []
+    notes = (
+        [f"default: {extra['default'].strip('()').removesuffix('.0')}"]
+        if "default" in extra
+        else []
+    )
     low, high = getattr(option.type, "min", None), getattr(option.type, "max", None)
-    if low is not None and high is not None and high <= 100:  # more is no limit that anybody would miss
+    if (
+        low is not None and high is not None and high <= 100
+    ):  # more is no limit that anybody would miss
         notes.append(f"{low:g} to {high:g}")
     if "required" in extra:
         notes.append("required")

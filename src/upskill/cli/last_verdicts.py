@@ -28,7 +28,9 @@ def last_verdicts(store: Store | None, skill: Skill) -> list[dict[str, Any]]:
     rows = skill_verdicts(store, skill.name, skill.visible_hash) if store else []
     for row in rows:
         plan = cast("Store", store).run(row["run"]).plan
-        address = next((asdict(each) for each in plan.models if each.name == row["model"]), dict[str, Any]())
+        address = next(
+            (asdict(each) for each in plan.models if each.name == row["model"]), dict[str, Any]()
+        )
         suite = plan.suite.source, plan.suite.fingerprint
         row["changed"] = _changed(skill, plan.skill.visible_hash, suite, address)
         row["of"] = CHANGED if "skill" in row["changed"] else row["of"]
@@ -44,19 +46,31 @@ def verdicts_on_record(store: Store | None, skill: Skill) -> list[dict[str, Any]
     except UsageError:
         return []
     was, suite = (dict_or_empty(receipt.get(name)) for name in ("skill", "suite"))
-    models = {model["name"]: model for model in map(dict_or_empty, receipt.get("models", ())) if "name" in model}
+    models = {
+        model["name"]: model
+        for model in map(dict_or_empty, receipt.get("models", ()))
+        if "name" in model
+    }
     verdicts = map(dict_or_empty, receipt.get("verdicts", ()))
     rows = [verdict_row(verdict) for verdict in verdicts if verdict.keys() >= {*MUST_SAY}]
     for row in rows:
         source = str(suite.get("file", "")), str(suite.get("fingerprint", ""))
-        changed = _changed(skill, str(was.get("visible_hash", "")), source, models.get(row["model"], {}))
+        changed = _changed(
+            skill, str(was.get("visible_hash", "")), source, models.get(row["model"], {})
+        )
         of = CHANGED if "skill" in changed else terms_of(receipt)
-        row |= {"run": receipt.get("run"), "of": of, "other_suite": other_suite(source[0], skill.name)}
+        row |= {
+            "run": receipt.get("run"),
+            "of": of,
+            "other_suite": other_suite(source[0], skill.name),
+        }
         row |= {"replayed": "", "changed": changed}
     return rows
 
 
-def _changed(skill: Skill, visible_hash: str, suite: tuple[str, str], model: Mapping[str, Any]) -> list[str]:
+def _changed(
+    skill: Skill, visible_hash: str, suite: tuple[str, str], model: Mapping[str, Any]
+) -> list[str]:
     """What the names stand for now, beside what they stood for. A suite from elsewhere is not known here."""
     changed = ["skill"] if skill.visible_hash != visible_hash else []
     source, fingerprint = suite
@@ -67,8 +81,14 @@ def _changed(skill: Skill, visible_hash: str, suite: tuple[str, str], model: Map
         now = resolve(str(model.get("name", "")))
     except UsageError:  # of a server that `--base-url` named
         return changed
-    is_other = any(getattr(now, name) != model.get(name, "") for name in ("provider", "model", "endpoint", "effort"))
-    has_other_weights = now.provider == "local" and model.get("identity") not in (None, identity_of(now))
+    is_other = any(
+        getattr(now, name) != model.get(name, "")
+        for name in ("provider", "model", "endpoint", "effort")
+    )
+    has_other_weights = now.provider == "local" and model.get("identity") not in (
+        None,
+        identity_of(now),
+    )
     if is_other or has_other_weights:
         changed.append("model")
     return changed

@@ -41,7 +41,9 @@ class PlansOptions(MeasureOptions, CommandOptions):
 
     default_repeats: ClassVar[int] = 2  # more than one: sampled
 
-    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
+    judge: str | None = model_option(
+        "--judge", help="The model that grades cases with `judge` checks."
+    )
 
     @property
     def plan_options(self) -> PlanOptions:
@@ -57,7 +59,9 @@ class PlansOptions(MeasureOptions, CommandOptions):
             sandbox=self.sandbox,
         )
 
-    def plan(self, skill: Skill, suite: Suite, students: Iterable[str], base: Skill | None = None) -> Plan:
+    def plan(
+        self, skill: Skill, suite: Suite, students: Iterable[str], base: Skill | None = None
+    ) -> Plan:
         settings = self.settings
         options = replace(
             self.plan_options,
@@ -71,7 +75,9 @@ class PlansOptions(MeasureOptions, CommandOptions):
 
     def run(self, plans: Coroutine[Any, Any, Found]) -> Found:
         again = f"Run the same command again{' without --fresh' if self.fresh else ''} to continue."
-        with RunProgress(quiet=True, interrupted=f"interrupted. {again}" if self.keeps_runs else ""):
+        with RunProgress(
+            quiet=True, interrupted=f"interrupted. {again}" if self.keeps_runs else ""
+        ):
             return asyncio.run(plans)
 
     @asynccontextmanager
@@ -148,13 +154,20 @@ def rounds_option(what: str) -> Any:
 def tolerance_option(points: float, what: str) -> Any:
     """How much may be lost."""
     what = f"How many points of {what} (default {points:g})."
-    return option("--tolerance", default=points, help=what, metavar="POINTS", minimum=0.1, maximum=90)
+    return option(
+        "--tolerance", default=points, help=what, metavar="POINTS", minimum=0.1, maximum=90
+    )
 
 
-def confirm_writing(options: CommandOptions, engine: Engine, name: str, *, items: int, material: int) -> Address:
+def confirm_writing(
+    options: CommandOptions, engine: Engine, name: str, *, items: int, material: int
+) -> Address:
     """Ask before a model writes something that costs money; `material` is in tokens."""
     address = resolve(name, keys=engine.models.context.keys)
-    confirm_cost(options, estimate_writing(address, engine.models.context.prices, material=material, items=items))
+    confirm_cost(
+        options,
+        estimate_writing(address, engine.models.context.prices, material=material, items=items),
+    )
     return address
 
 

@@ -17,7 +17,9 @@ LOGGER = logging.getLogger("upskill")
 def set_up_logging(verbosity: int, level_name: str) -> None:
     """The more verbose of `-v` flags and level name wins."""
     if level_name and level_name.lower() not in LEVELS:
-        raise UsageError(f"UPSKILL_LOG: no level named {level_name!r}", did_you_mean(level_name, LEVELS))
+        raise UsageError(
+            f"UPSKILL_LOG: no level named {level_name!r}", did_you_mean(level_name, LEVELS)
+        )
     for handler in [each for each in LOGGER.handlers if isinstance(each, _Handler)]:
         LOGGER.removeHandler(handler)
     LOGGER.setLevel(logging.NOTSET)
@@ -42,7 +44,11 @@ class _RedactingFormatter(logging.Formatter):
 
     def __init__(self, form: str) -> None:
         super().__init__(form)
-        self.keys = [value for value in find_keys().values() if "://" not in value and len(value) >= MIN_KEY_LENGTH]
+        self.keys = [
+            value
+            for value in find_keys().values()
+            if "://" not in value and len(value) >= MIN_KEY_LENGTH
+        ]
 
     def format(self, record: logging.LogRecord) -> str:
         from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns

@@ -52,25 +52,37 @@ widens the interval. eval stores each trial. If it is canceled, make the same ca
 
 
 class _Server(MCPServer[Any]):
-    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context | None = None) -> Any:
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context | None = None
+    ) -> Any:
         """Refuse arguments that a tool does not have; the SDK would drop them."""
         for tool in await self.list_tools():
             known = tool.input_schema["properties"]
-            if tool.name == name and (unknown := next((each for each in arguments if each not in known), None)):
+            if tool.name == name and (
+                unknown := next((each for each in arguments if each not in known), None)
+            ):
                 raise ToolError(f"{name} has no argument {unknown!r}. It has {', '.join(known)}.")
         return await super().call_tool(name, arguments, context)
 
     async def list_resources(self) -> list[Resource]:
         try:
             with open_existing_store(None) as store:
-                return [Resource(**_link(run)) for run in islice(store.runs(newest_first=True), MAX_LISTED)]
+                return [
+                    Resource(**_link(run))
+                    for run in islice(store.runs(newest_first=True), MAX_LISTED)
+                ]
         except NothingStored:
             return []
 
 
-ONE_EVAL = asyncio.Lock()  # one that was cancelled has to let go of its run before the next call continues it
+ONE_EVAL = (
+    asyncio.Lock()
+)  # one that was cancelled has to let go of its run before the next call continues it
 server = _Server("upskill", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
-RunName = Annotated[str, Field(description="A run: its id, the start of one, `last`, or `last~1` for the one before.")]
+RunName = Annotated[
+    str,
+    Field(description="A run: its id, the start of one, `last`, or `last~1` for the one before."),
+]
 
 
 def serve() -> None:
@@ -81,7 +93,8 @@ def serve() -> None:
 def validate(
     path: Annotated[str, Field(description="A skill, or a folder of skills.")],
     strict_suite: Annotated[
-        bool, Field(description="Also treat a case that another uninformed answer passes as an error.")
+        bool,
+        Field(description="Also treat a case that another uninformed answer passes as an error."),
     ] = False,
 ) -> str:
     """Check skills against the Agent Skills specification, and their test cases for ones that prove nothing."""
@@ -90,19 +103,26 @@ def validate(
         return "\n".join(line for each in checked for line in describe(each))
 
 
-@server.tool(name="eval", annotations=ToolAnnotations(open_world_hint=True), structured_output=False)
+@server.tool(
+    name="eval", annotations=ToolAnnotations(open_world_hint=True), structured_output=False
+)
 async def evaluate_skill(
     context: Context,
     skill: Annotated[str, Field(description="The skill's folder.")],
-    students: Annotated[tuple[str, ...], Field(description="The models to test. Default: local, which is free.")] = (),
+    students: Annotated[
+        tuple[str, ...], Field(description="The models to test. Default: local, which is free.")
+    ] = (),
     agent: Annotated[str, Field(description=HELP["agent"])] = "chat",
     cases: Annotated[
-        tuple[str, ...], Field(description="Only these cases, by id or pattern. There is no verdict then.")
+        tuple[str, ...],
+        Field(description="Only these cases, by id or pattern. There is no verdict then."),
     ] = (),
     repeats: Annotated[int | None, Field(description=HELP["repeats"], ge=1)] = None,
     until_decided: Annotated[bool, Field(description=HELP["until_decided"])] = False,
     against: Annotated[str | None, Field(description=HELP["against"])] = None,
-    max_cost: Annotated[float | None, Field(description="The most to spend, in dollars.", ge=0)] = None,
+    max_cost: Annotated[
+        float | None, Field(description="The most to spend, in dollars.", ge=0)
+    ] = None,
 ) -> list[ContentBlock]:
     """Run models on a skill's test cases with and without the skill, and say whether it helps.
 
@@ -142,7 +162,9 @@ async def _evaluate(options: EvalOptions, plan: Plan, store: Store, context: Con
     """Report progress while it runs. If the client cancels, finished trials stay stored and models are closed."""
     updates: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
     model_context = options.model_context()
-    models = Models(model_context, replies=store, cache=options.cache_mode, ledger=Ledger(options.ceilings))
+    models = Models(
+        model_context, replies=store, cache=options.cache_mode, ledger=Ledger(options.ceilings)
+    )
     done = 0
 
     def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
@@ -151,7 +173,9 @@ async def _evaluate(options: EvalOptions, plan: Plan, store: Store, context: Con
         if options.max_cost is not None:
             expected.check_prices()
         elif expected.cost_usd[1] > options.settings.confirm_above:
-            raise UsageError(f"this may be expensive: {expected.words}", "Ask the user, then pass max_cost.")
+            raise UsageError(
+                f"this may be expensive: {expected.words}", "Ask the user, then pass max_cost."
+            )
         done = len(plan) - len(missing)
         updates.put_nowait((done, f"run {run.id}: {done} of {counted(len(plan), 'trial')} stored"))
 
@@ -163,7 +187,9 @@ async def _evaluate(options: EvalOptions, plan: Plan, store: Store, context: Con
     run_options = options.run_options(plan, options.open_executor())
     events = Events(started=started, result=finished)
     # A task of its own, because anyio would cancel each await of the clean-up again.
-    task = asyncio.create_task(evaluate(plan, store=store, models=models, options=run_options, events=events))
+    task = asyncio.create_task(
+        evaluate(plan, store=store, models=models, options=run_options, events=events)
+    )
     task.add_done_callback(lambda _: updates.put_nowait(None))
     try:
         while update := await updates.get():
@@ -178,10 +204,16 @@ async def _evaluate(options: EvalOptions, plan: Plan, store: Store, context: Con
 @server.tool(annotations=READS, structured_output=False)
 def show(
     run: RunName = "last",
-    case: Annotated[str | None, Field(description="Only this case: both arms side by side.")] = None,
+    case: Annotated[
+        str | None, Field(description="Only this case: both arms side by side.")
+    ] = None,
     student: Annotated[str | None, Field(description="Only this student.")] = None,
-    failed: Annotated[bool, Field(description="Only trials with the skill that failed or errored.")] = False,
-    page: Annotated[int | None, Field(description="Trials come in pages of 40; the first is 1.", ge=1)] = None,
+    failed: Annotated[
+        bool, Field(description="Only trials with the skill that failed or errored.")
+    ] = False,
+    page: Annotated[
+        int | None, Field(description="Trials come in pages of 40; the first is 1.", ge=1)
+    ] = None,
 ) -> str:
     """Show a run: a summary, and its trials with prompt, answer and what the checks found."""
     with _in_words(ToolError), open_run(None, run) as (store, stored):
@@ -193,7 +225,9 @@ def show(
 @server.tool(structured_output=False)
 def report(
     run: RunName = "last",
-    html: Annotated[str | None, Field(description="Also write the run as one HTML page to this file.")] = None,
+    html: Annotated[
+        str | None, Field(description="Also write the run as one HTML page to this file.")
+    ] = None,
 ) -> str:
     """Summarize a run in Markdown: verdict, interval, tokens and advice for each model."""
     with _in_words(ToolError):
@@ -224,13 +258,20 @@ def json_resource(run: str) -> str:
 
 def _link(run: Run) -> dict[str, Any]:
     about = f"{run.plan.skill.name} on {', '.join(run.models)}"
-    return {"uri": f"upskill://runs/{quote(run.id)}", "name": run.id, "title": about, "mime_type": "text/markdown"}
+    return {
+        "uri": f"upskill://runs/{quote(run.id)}",
+        "name": run.id,
+        "title": about,
+        "mime_type": "text/markdown",
+    }
 
 
 def _inside(path: str) -> str:
     folder = Path.cwd()
     if not (folder / path).resolve().is_relative_to(folder):
-        raise UsageError(f"{path}: outside {folder}", "`upskill mcp FOLDER` only uses paths inside its folder.")
+        raise UsageError(
+            f"{path}: outside {folder}", "`upskill mcp FOLDER` only uses paths inside its folder."
+        )
     return path
 
 

@@ -42,10 +42,17 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 @dataclass(kw_only=True)
 class OutputOptions:
     yes: bool = option(
-        "-y", "--yes", default=False, help="Do not ask before spending more than the confirm_above setting."
+        "-y",
+        "--yes",
+        default=False,
+        help="Do not ask before spending more than the confirm_above setting.",
     )
-    as_json: bool = option("--json", default=False, help="Print one JSON document and nothing else.")
-    quiet: bool = option("-q", "--quiet", default=False, help="No progress or notes, only the result.")
+    as_json: bool = option(
+        "--json", default=False, help="Print one JSON document and nothing else."
+    )
+    quiet: bool = option(
+        "-q", "--quiet", default=False, help="No progress or notes, only the result."
+    )
 
     @property
     def silent(self) -> bool:
@@ -83,7 +90,9 @@ class CommandOptions(CommonOptions, OutputOptions):
     def model_context(self, events: Events | None = None) -> ModelContext:
         """The same, with a progress bar for downloads."""
         context = super().model_context(events or Events(message=self.tell))
-        return replace(context, progress=partial(show_transfer, display_of_command(quiet=self.silent)))
+        return replace(
+            context, progress=partial(show_transfer, display_of_command(quiet=self.silent))
+        )
 
     @property
     def show_flags(self) -> str:
@@ -98,7 +107,12 @@ def confirm_cost(options: CommandOptions, expected: CostEstimate, description: s
         return
     options.tell(f"Estimate: {description or expected.words}.")
     most = high if options.max_cost is None else min(high, options.max_cost)
-    if most > options.settings.confirm_above and not options.yes and sys.stdin.isatty() and sys.stderr.isatty():
+    if (
+        most > options.settings.confirm_above
+        and not options.yes
+        and sys.stdin.isatty()
+        and sys.stderr.isatty()
+    ):
         with display_of_command(quiet=options.silent).asking():
             click.confirm("Go ahead?", abort=True, err=True)
 
@@ -127,7 +141,9 @@ class GivenText(click.types.StringParamType):
 def click_options(cls: type[Any], *names: str) -> Decorator:
     """Add the flags of this options class, or of the named fields."""
     options = [_click_option(*each) for each in options_of(cls) if not names or each[0] in names]
-    return lambda function: reduce(lambda decorated, add: add(decorated), reversed(options), function)
+    return lambda function: reduce(
+        lambda decorated, add: add(decorated), reversed(options), function
+    )
 
 
 def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorator:
@@ -148,7 +164,10 @@ def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorat
     elif option.count:
         settings |= {"count": True, "metavar": None}
     elif kind is int:
-        settings |= {"default": default, "type": int if limits == NO_LIMITS else click.IntRange(**limits)}
+        settings |= {
+            "default": default,
+            "type": int if limits == NO_LIMITS else click.IntRange(**limits),
+        }
     elif kind is float:
         settings |= {"default": default, "type": FiniteRange(**limits)}
     else:
@@ -172,15 +191,21 @@ def open_existing_store(location: str | None) -> Store:
         return store
     folder = Path(location)
     if not is_url(location) and folder.exists() and not folder.is_dir():
-        raise UsageError(f"{location}: not a folder", "Use --store to name the folder that holds your runs.")
+        raise UsageError(
+            f"{location}: not a folder", "Use --store to name the folder that holds your runs."
+        )
     if is_named and not is_url(location) and not folder.is_dir():
-        raise NothingStored(f"{location}: no such folder", "Use --store to name the folder that holds your runs.")
+        raise NothingStored(
+            f"{location}: no such folder", "Use --store to name the folder that holds your runs."
+        )
     if not is_url(location) and (older := sum(1 for _ in folder.glob("*/run_*/run_metadata.json"))):
         raise UsageError(
             f"{location}: no store, only {counted(older, 'run')} in Hugging Face upskill's format (one folder each)",
             "They have no pairs to compute a lift from; run them again with `upskill eval SKILL`.",
         )
-    raise NothingStored(f"{without_password(location)}: no runs yet", "Run `upskill eval SKILL` first.")
+    raise NothingStored(
+        f"{without_password(location)}: no runs yet", "Run `upskill eval SKILL` first."
+    )
 
 
 def find_project_store(location: str | None) -> Store | None:
@@ -211,7 +236,8 @@ def find_run(store: Store, name: str) -> Run:
         if len(runs) > int(back[1]):
             return runs[-1]
         raise UsageError(
-            f"there is no run {name}: the store has {counted(len(runs), 'run')}", "`upskill runs` lists them."
+            f"there is no run {name}: the store has {counted(len(runs), 'run')}",
+            "`upskill runs` lists them.",
         )
     if name not in ("last:held-out", "last:train"):
         return store.run(name)
@@ -222,9 +248,17 @@ def find_run(store: Store, name: str) -> Run:
             return run
         if side == "held-out":
             skill = skill or run.plan.skill.visible_hash
-        elif name == "last:train" and side == "train" and skill in (None, run.plan.skill.visible_hash):
+        elif (
+            name == "last:train"
+            and side == "train"
+            and skill in (None, run.plan.skill.visible_hash)
+        ):
             return run
-    makes = "`upskill generate` with a search makes one" if name == "last:held-out" else "`upskill generate` makes one"
+    makes = (
+        "`upskill generate` with a search makes one"
+        if name == "last:held-out"
+        else "`upskill generate` makes one"
+    )
     raise UsageError(f"there is no run {name} yet", f"{makes}; `upskill runs` lists all runs.")
 
 
@@ -236,9 +270,13 @@ def side_of(run: Run) -> str:
 
 
 json_option = click_options(OutputOptions, "as_json")
-force_option = click.option("--force", is_flag=True, help="Overwrite a file that upskill did not write.")
+force_option = click.option(
+    "--force", is_flag=True, help="Overwrite a file that upskill did not write."
+)
 redact_option = click.option(
-    "--redact", is_flag=True, help="Remove secrets, e-mail addresses and home folders from prompts and answers."
+    "--redact",
+    is_flag=True,
+    help="Remove secrets, e-mail addresses and home folders from prompts and answers.",
 )
 quiet_option = click_options(OutputOptions, "quiet")
 store_option = click_options(CommonOptions, "store")

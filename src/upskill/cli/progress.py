@@ -120,7 +120,13 @@ class Display:
         if self.run is None:
             parts = [self._activity, self._detail, _duration(now - self._activity_began)]
         else:
-            parts = [*self.run.counts(now), self._detail, *self.run.problems(now), self._activity, *self.run.spent()]
+            parts = [
+                *self.run.counts(now),
+                self._detail,
+                *self.run.problems(now),
+                self._activity,
+                *self.run.spent(),
+            ]
         return [part for part in parts if part]
 
     def stop(self) -> None:
@@ -149,7 +155,9 @@ class Display:
 
         if self._live is None:
             screen = console.console(err=True)
-            self._live = Live(console=screen, transient=True, auto_refresh=False, redirect_stdout=False)
+            self._live = Live(
+                console=screen, transient=True, auto_refresh=False, redirect_stdout=False
+            )
             self._live.start()
         share = self.run.share if self.run else self._share
         spinner = SPINNER[int((now - self._began) / TICK) % len(SPINNER)]
@@ -205,7 +213,10 @@ class RunProgress:
         self._began = self._last = self.display.clock()
         self._students = list(dict.fromkeys(trial.model for trial in missing))
         self._cores = 0  # shared by an embedded student and everything else on this machine
-        if any(address.provider == "local" and address.name in self._students for address in plan.models):
+        if any(
+            address.provider == "local" and address.name in self._students
+            for address in plan.models
+        ):
             from upskill.models.embedded.capacity import usable_cores  # noqa: PLC0415 - only for embedded models
 
             self._cores = usable_cores()
@@ -264,7 +275,9 @@ class RunProgress:
         """What a long wait is for, and whether an embedded student waits because the machine is busy."""
         if now - self._last < LONG_WAIT:
             return
-        students = self._students[0] if len(self._students) == 1 else counted(len(self._students), "model")
+        students = (
+            self._students[0] if len(self._students) == 1 else counted(len(self._students), "model")
+        )
         yield f"waiting for {students} for {_duration(now - self._last)}"
         if self._cores and (load := self._load()) > BUSY * self._cores:
             yield f"this machine is busy: a load of {load:.0f} on {counted(self._cores, 'core')}"
@@ -277,7 +290,9 @@ class RunProgress:
         self.display.doing(self.display.usual)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
+    ) -> None:
         self.stop()
         if isinstance(error, KeyboardInterrupt) and self.interrupted:
             error.add_note(self.interrupted)  # printed once, when the command ends

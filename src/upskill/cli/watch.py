@@ -21,7 +21,10 @@ class Watched:
     def __init__(self, paths: Iterable[str | Path], ours: Iterable[str | Path]) -> None:
         absolute = (Path(path).absolute() for path in paths)
         folders = (path.parent if path.name.lower() == "skill.md" else path for path in absolute)
-        self.paths, self.ours = tuple(dict.fromkeys(folders)), {Path(path).absolute() for path in ours}
+        self.paths, self.ours = (
+            tuple(dict.fromkeys(folders)),
+            {Path(path).absolute() for path in ours},
+        )
 
     def look(self) -> Seen:
         seen: Seen = {}
@@ -42,7 +45,9 @@ class Watched:
             before = now
 
     def name(self, path: Path) -> str:
-        folder = next((each for each in self.paths if path.is_relative_to(each) and path != each), None)
+        folder = next(
+            (each for each in self.paths if path.is_relative_to(each) and path != each), None
+        )
         return path.relative_to(folder).as_posix() if folder else path.name
 
     def _files(self) -> Iterator[Path]:
@@ -52,7 +57,11 @@ class Watched:
             for folder, folders, files in os.walk(path):
                 here = Path(folder)
                 for names in (folders, files):
-                    names[:] = [name for name in names if name not in IGNORED_NAMES and here / name not in self.ours]
+                    names[:] = [
+                        name
+                        for name in names
+                        if name not in IGNORED_NAMES and here / name not in self.ours
+                    ]
                 yield from (here / name for name in files)
 
 

@@ -29,9 +29,19 @@ from upskill.verdicts.these_cases import lift_on_these_cases
 
 TOLERANCE = 0.05  # the loss of pass rate that the shorter skill may have
 MAX_PAIRS = 2_400  # of the last test: if one trial in ten fails by chance, a tolerance of 5 points takes that many
-REFERENCE_ROUNDS, FIRST_ROUNDS, SCREENING_ROUNDS = 8, 4, 24  # of the whole skill; of a group, at first and at most
-NOTICED, UNNOTICED = math.log(240), -math.log(240)  # odds at which a case is taken to have changed, or not to
-COPIES, MIN_COPIES = 2, 96  # of a student that repeats itself: rounds of a group, and trials of the whole skill
+REFERENCE_ROUNDS, FIRST_ROUNDS, SCREENING_ROUNDS = (
+    8,
+    4,
+    24,
+)  # of the whole skill; of a group, at first and at most
+NOTICED, UNNOTICED = (
+    math.log(240),
+    -math.log(240),
+)  # odds at which a case is taken to have changed, or not to
+COPIES, MIN_COPIES = (
+    2,
+    96,
+)  # of a student that repeats itself: rounds of a group, and trials of the whole skill
 REMAINS = 0.25  # of its pass rate, if a case lost what it needs
 MIN_ROOM = 0.4  # a case that passes less often has little to lose
 HOPELESS = 0.25  # one that two lines break passes less often
@@ -39,7 +49,11 @@ HOPELESS = 0.25  # one that two lines break passes less often
 # k-th test of a kind gets 1/k(k+1) of it.
 ACCEPTING, ACCUSING = 0.04, 0.01
 MAX_CONFIRMATIONS = 4
-SHOWN_WORSE, ABOVE_ZERO, SHARE = math.log(20), 1e-9, math.log(6)  # the last: of the level, for copies
+SHOWN_WORSE, ABOVE_ZERO, SHARE = (
+    math.log(20),
+    1e-9,
+    math.log(6),
+)  # the last: of the level, for copies
 BETS = (0.15, 0.3, 0.55, 0.95)  # fractions of what may be risked
 FRESH_SEEDS = 500_000  # added to the seeds of the search
 
@@ -48,7 +62,9 @@ Blocks = frozenset[int]
 Measure = Callable[[Blocks, Sequence[str], range], Awaitable[Iterable[Outcome]]]
 NOTHING: Blocks = frozenset()
 Hypothesis = TypeVar("Hypothesis")
-Pair = tuple[str, float, float]  # case, and whether it passed in the reference and in what is compared with it
+Pair = tuple[
+    str, float, float
+]  # case, and whether it passed in the reference and in what is compared with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +99,16 @@ class Ablation:
     seed: int = 0
     tell: Callable[[str], None] = lambda _: None
     dropped: Blocks = NOTHING
-    harmful: dict[int, bool] = field(default_factory=dict[int, bool])  # suspects, and whether they are shown to hurt
+    harmful: dict[int, bool] = field(
+        default_factory=dict[int, bool]
+    )  # suspects, and whether they are shown to hurt
     tests: list[Tested] = field(default_factory=list[Tested])
     accepted: bool = False  # the shorter skill is shown not to be worse
     confirmations: int = 0
     trials: int = 0
-    repeats_itself: bool = True  # so far each repeat is a copy: then what is seen is the truth on these cases
+    repeats_itself: bool = (
+        True  # so far each repeat is a copy: then what is seen is the truth on these cases
+    )
     outcomes: dict[tuple[Blocks, str, str], dict[int, Outcome]] = field(
         default_factory=dict[tuple[Blocks, str, str], dict[int, Outcome]]
     )  # by removed blocks, model and case, then by seed
@@ -96,8 +116,12 @@ class Ablation:
     models: list[str] = field(default_factory=list[str])
     # What seems to hurt: a block, or several of which each is enough; and the cases that change without it.
     suspects: dict[Blocks, tuple[str, ...]] = field(default_factory=dict[Blocks, tuple[str, ...]])
-    fixed: frozenset[str] = frozenset()  # cases that failed or changed, run again without the suspects
-    _next_seed: dict[tuple[Blocks, str, bool], int] = field(default_factory=dict[tuple[Blocks, str, bool], int])
+    fixed: frozenset[str] = (
+        frozenset()
+    )  # cases that failed or changed, run again without the suspects
+    _next_seed: dict[tuple[Blocks, str, bool], int] = field(
+        default_factory=dict[tuple[Blocks, str, bool], int]
+    )
 
     def __post_init__(self) -> None:
         self.rounds = self.rounds or math.ceil(MAX_PAIRS / max(1, len(self.cases)))
@@ -108,7 +132,9 @@ class Ablation:
         """Roughly, of all cases."""
         blocks = len(self.sections)
         searching = blocks if self.rounds == 1 else FIRST_ROUNDS * blocks // 2 + REFERENCE_ROUNDS
-        return searching + math.ceil(2 * self.rounds / 3)  # of the whole and the shorter one: mostly, a third does
+        return searching + math.ceil(
+            2 * self.rounds / 3
+        )  # of the whole and the shorter one: mostly, a third does
 
     # ------------------------------------------------------------------------------------------ search
 
@@ -135,36 +161,56 @@ class Ablation:
     async def _find_harmful(self) -> None:
         """Try parts of the skill on the cases that fail with it. What one of them needs may be in the same part as what
         breaks it, so the parts are cut in three ways."""
-        failing = tuple(case for case in self.cases if any(self._rate(model, case) < 0.5 for model in self.models))
+        failing = tuple(
+            case
+            for case in self.cases
+            if any(self._rate(model, case) < 0.5 for model in self.models)
+        )
         if not failing or not self.sections:
             return
         count = len(self.sections)
         quarter = max(1, math.ceil(count / 4))
-        groups = [tuple(range(start, min(start + quarter, count))) for start in range(0, count, quarter)]
-        pairs = [one + other for one, other in combinations(groups, 2)]  # two lines may say the same
+        groups = [
+            tuple(range(start, min(start + quarter, count))) for start in range(0, count, quarter)
+        ]
+        pairs = [
+            one + other for one, other in combinations(groups, 2)
+        ]  # two lines may say the same
         groups += [
-            tuple(each for each in range(count) if each // step % 4 == part) for step in (1, 4) for part in range(4)
+            tuple(each for each in range(count) if each // step % 4 == part)
+            for step in (1, 4)
+            for part in range(4)
         ]
         groups = list(dict.fromkeys(filter(None, groups)))
         if self.repeats_itself and len(groups) > 3:
             tests = [await self._test(frozenset(group), failing) for group in groups]
             passing = Counter(case for tested in tests for case in tested.gained)
-            failing = tuple(case for case in failing if passing[case] <= len(tests) / 2)  # else any change would do
+            failing = tuple(
+                case for case in failing if passing[case] <= len(tests) / 2
+            )  # else any change would do
         found: dict[Blocks, frozenset[str]] = {}
         for group in (*groups, *pairs):
-            cases = tuple(case for case in failing if not any(case in fixed for fixed in found.values()))
-            if cases and (group in groups or 4 * len(cases) <= len(self.cases)):  # if many fail, they are too hard
+            cases = tuple(
+                case for case in failing if not any(case in fixed for fixed in found.values())
+            )
+            if cases and (
+                group in groups or 4 * len(cases) <= len(self.cases)
+            ):  # if many fail, they are too hard
                 for culprit, fixed in (await self._find_culprits(group, NOTHING, cases)).items():
                     found[culprit] = found.get(culprit, frozenset()) | fixed
         without = {group: await self._test(group, self.cases) for group in found}
         found = {group: fixed | without[group].gained for group, fixed in found.items()}
-        hurting = [group for group, gained in found.items() if len(gained) > len(without[group].lost)]
+        hurting = [
+            group for group, gained in found.items() if len(gained) > len(without[group].lost)
+        ]
         self.suspects = {group: tuple(found[group] | without[group].lost) for group in hurting}
         self.dropped = NOTHING.union(*hurting)
         self.harmful = dict.fromkeys(self.dropped, False)
         if self.harmful:  # with them out, other blocks may matter to these cases
             self.fixed = frozenset(failing).union(*self.suspects.values())
-            await self.extend(self.dropped, sorted(self.fixed), 1 if self.repeats_itself else REFERENCE_ROUNDS)
+            await self.extend(
+                self.dropped, sorted(self.fixed), 1 if self.repeats_itself else REFERENCE_ROUNDS
+            )
 
     async def _find_culprits(
         self, group: tuple[int, ...], beside: Blocks, cases: tuple[str, ...]
@@ -179,14 +225,20 @@ class Ablation:
             if rest := tuple(sorted(gained.difference(*found.values()))):
                 found |= await self._find_culprits(half, beside, rest)
         unexplained = sorted(gained.difference(*found.values()))
-        rest = tuple(case for case in unexplained if any(self._rate(model, case) < HOPELESS for model in self.models))
+        rest = tuple(
+            case
+            for case in unexplained
+            if any(self._rate(model, case) < HOPELESS for model in self.models)
+        )
         if rest and not beside:  # each half has a line that breaks them
             for first, fixed in (await self._find_culprits(left, frozenset(right), rest)).items():
                 others = await self._find_culprits(right, first, tuple(sorted(fixed)))
                 found |= {first | other: both for other, both in others.items()}
         return found
 
-    async def _find_idle(self, group: tuple[int, ...], cases: tuple[str, ...], pending: list[Tested]) -> frozenset[str]:
+    async def _find_idle(
+        self, group: tuple[int, ...], cases: tuple[str, ...], pending: list[Tested]
+    ) -> frozenset[str]:
         """The cases that notice its absence. What they don't is pending."""
         tested = await self._test(frozenset(group), cases)
         if tested.lost:
@@ -223,7 +275,11 @@ class Ablation:
             return
         if len(groups) == 1:
             (group,) = groups
-            groups = [frozenset(half) for half in halves(tuple(sorted(group)), self.sections)] if len(group) > 1 else []
+            groups = (
+                [frozenset(half) for half in halves(tuple(sorted(group)), self.sections)]
+                if len(group) > 1
+                else []
+            )
         middle, lost = len(groups) // 2, tuple(sorted(tested.lost))
         await self._settle(groups[:middle], lost)
         await self._settle(groups[middle:], lost)
@@ -231,12 +287,21 @@ class Ablation:
     async def _test(self, group: Blocks, cases: tuple[str, ...]) -> Tested:
         """Run what is left without the group until each case has been noticed to change, or not to."""
         removed, waiting, rounds = self.dropped | group, cases, 0
-        while waiting and rounds < (limit := min(COPIES if self.repeats_itself else SCREENING_ROUNDS, self.rounds)):
+        while waiting and rounds < (
+            limit := min(COPIES if self.repeats_itself else SCREENING_ROUNDS, self.rounds)
+        ):
             rounds = min(limit, rounds + 2 if rounds else FIRST_ROUNDS)
             await self.extend(removed, waiting, rounds)
             waiting = tuple(case for case in waiting if self._is_open(removed, case))
-        odds = {(model, case): self._odds(removed, model, case) for model in self.models for case in cases}
-        lost, gained = (frozenset(case for (_, case), each in odds.items() if each[side] > 0.0) for side in (0, 1))
+        odds = {
+            (model, case): self._odds(removed, model, case)
+            for model in self.models
+            for case in cases
+        }
+        lost, gained = (
+            frozenset(case for (_, case), each in odds.items() if each[side] > 0.0)
+            for side in (0, 1)
+        )
         highest = max((loss for loss, _ in odds.values()), default=-math.inf)
         tested = Tested(group, removed, frozenset(self.harmful), cases, lost, gained, highest)
         self.tests.append(tested)
@@ -252,7 +317,9 @@ class Ablation:
         passed, failed = sum(trials), len(trials) - sum(trials)
         if self.repeats_itself:
             before, after = rate > 0.5, passed > 0
-            return (math.inf if before and not after else -math.inf), (math.inf if after and not before else -math.inf)
+            return (math.inf if before and not after else -math.inf), (
+                math.inf if after and not before else -math.inf
+            )
         loss = odds_of_loss(rate, passed, failed) if rate >= MIN_ROOM else -math.inf
         return loss, odds_of_loss(1.0 - rate, failed, passed) if rate < 0.5 else -math.inf
 
@@ -273,9 +340,15 @@ class Ablation:
 
     def _scored(self, removed: Blocks, model: str, case: str, *, fresh: bool = False) -> list[bool]:
         rows = self.outcomes.get((removed, model, case), {}).values()
-        return [row.passed for row in rows if row.passed is not None and (row.seed >= self.first_fresh_seed) == fresh]
+        return [
+            row.passed
+            for row in rows
+            if row.passed is not None and (row.seed >= self.first_fresh_seed) == fresh
+        ]
 
-    async def extend(self, removed: Blocks, cases: Sequence[str], rounds: int, *, fresh: bool = False) -> None:
+    async def extend(
+        self, removed: Blocks, cases: Sequence[str], rounds: int, *, fresh: bool = False
+    ) -> None:
         """Run what these cases lack of so many rounds."""
         first = self.first_fresh_seed if fresh else self.seed
         end = first + min(rounds, self.rounds)
@@ -305,24 +378,37 @@ class Ablation:
                 tests = [await self._compare(together, NOTHING, level)]
             self.harmful |= dict.fromkeys(group, True) if all(shown for shown, _ in tests) else {}
         surest = sorted(self.groups, key=lambda each: each.odds)
-        blocks, best_guess = [block for each in surest for block in sorted(each.group, reverse=True)], self.reference
+        blocks, best_guess = (
+            [block for each in surest for block in sorted(each.group, reverse=True)],
+            self.reference,
+        )
         while self.dropped != self.reference and self.confirmations < MAX_CONFIRMATIONS:
             self.accepted, is_worse = await self.is_good_enough(self.dropped)
             changes = [self.change(self.dropped, self.reference, model) for model in self.models]
             is_worse |= min(each.high for each in changes) < 0.0
-            if self.accepted or not (is_worse or min(each.value for each in changes) < -self.tolerance / 2):
+            if self.accepted or not (
+                is_worse or min(each.value for each in changes) < -self.tolerance / 2
+            ):
                 return  # a smaller loss takes more rounds
-            best_guess = self.dropped if best_guess == self.reference and not is_worse else best_guess
-            blocks = blocks[: len(blocks) // 2]  # put back the half that was least sure to carry nothing
+            best_guess = (
+                self.dropped if best_guess == self.reference and not is_worse else best_guess
+            )
+            blocks = blocks[
+                : len(blocks) // 2
+            ]  # put back the half that was least sure to carry nothing
             self.dropped = self.reference.union(blocks)
-            self.tell(f"It seems to be worse without them. {len(self.dropped)} blocks are still left out")
+            self.tell(
+                f"It seems to be worse without them. {len(self.dropped)} blocks are still left out"
+            )
         self.dropped = best_guess
         self.accepted = self.dropped == self.reference != NOTHING
 
     async def is_good_enough(self, removed: Blocks) -> tuple[bool, bool]:
         """Whether it is shown to lose no more than the tolerance, and whether it is shown to lose more."""
         self.confirmations += 1
-        return await self._compare(removed, self.reference, ACCEPTING / (self.confirmations * (self.confirmations + 1)))
+        return await self._compare(
+            removed, self.reference, ACCEPTING / (self.confirmations * (self.confirmations + 1))
+        )
 
     @property
     def reference(self) -> Blocks:
@@ -350,9 +436,16 @@ class Ablation:
             pairs = [self.pairs(removed, reference, model, fresh=True) for model in self.models]
             overall = some = [self._weigh(each, -self.tolerance, level) for each in pairs]
             if better:
-                some = [self._weigh([pair for pair in each if pair[0] in better], ABOVE_ZERO, level) for each in pairs]
-            shown = all(is_shown for is_shown, _ in overall) and any(is_shown for is_shown, _ in some)
-            refuted = any(is_refuted for _, is_refuted in overall) or all(is_refuted for _, is_refuted in some)
+                some = [
+                    self._weigh([pair for pair in each if pair[0] in better], ABOVE_ZERO, level)
+                    for each in pairs
+                ]
+            shown = all(is_shown for is_shown, _ in overall) and any(
+                is_shown for is_shown, _ in some
+            )
+            refuted = any(is_refuted for _, is_refuted in overall) or all(
+                is_refuted for _, is_refuted in some
+            )
         return shown, refuted
 
     def _weigh(self, pairs: Sequence[Pair], mean: float, level: float) -> tuple[bool, bool]:
@@ -361,18 +454,32 @@ class Ablation:
         if self.rounds == 1 and self.repeats_itself:  # greedy: what is seen is the truth
             return room >= 0.0, room < 0.0
         # So many copies have at most the chance exp(-unseen) if they hide a difference that large.
-        unseen = room * (len(pairs) - len({case for case, _, _ in pairs})) if self.repeats_itself else 0.0
+        unseen = (
+            room * (len(pairs) - len({case for case, _, _ in pairs}))
+            if self.repeats_itself
+            else 0.0
+        )
         opposite = max(-unseen, log_wealth([-each for each in differences], -mean))
-        return max(unseen - SHARE, log_wealth(differences, mean)) >= -math.log(level), opposite >= SHOWN_WORSE
+        return max(unseen - SHARE, log_wealth(differences, mean)) >= -math.log(
+            level
+        ), opposite >= SHOWN_WORSE
 
     def pairs(
-        self, removed: Blocks, reference: Blocks, model: str, *, fresh: bool, cases: Sequence[str] | None = None
+        self,
+        removed: Blocks,
+        reference: Blocks,
+        model: str,
+        *,
+        fresh: bool,
+        cases: Sequence[str] | None = None,
     ) -> list[Pair]:
         """By case and seed: whether it passed in the reference, and without what was removed. An error of one of them
         counts against the shorter one."""
         found: list[Pair] = []
         for case in self.cases if cases is None else cases:
-            before, after = (self.outcomes.get((each, model, case), {}) for each in (reference, removed))
+            before, after = (
+                self.outcomes.get((each, model, case), {}) for each in (reference, removed)
+            )
             found += [
                 (case, float(before[seed].passed is not False), float(bool(after[seed].passed)))
                 for seed in sorted(before.keys() & after.keys())
@@ -388,31 +495,51 @@ class Ablation:
         if (tested := self.smallest_test(block)) is None:
             return
         for model in self.models:
-            pairs = self.pairs(tested.removed, tested.reference, model, fresh=False, cases=tested.cases)
+            pairs = self.pairs(
+                tested.removed, tested.reference, model, fresh=False, cases=tested.cases
+            )
             change = lift(pairs, is_exact=self.repeats_itself)
             share = len(tested.cases) / len(self.cases)  # the others did not notice a larger group
-            points = Estimate(-share * change.value, -share * change.high, -share * change.low, change.level)
+            points = Estimate(
+                -share * change.value, -share * change.high, -share * change.low, change.level
+            )
             lost = (case for case in tested.cases if case in tested.lost)
-            yield Worth(model, points, tuple(case for case in lost if self._odds(tested.removed, model, case)[0] > 0))
+            yield Worth(
+                model,
+                points,
+                tuple(case for case in lost if self._odds(tested.removed, model, case)[0] > 0),
+            )
 
     def smallest_test(self, block: int) -> Tested | None:
         """Those first that were made when nothing else was known to hurt, and in which it was missed."""
         suspect = next((group for group in self.suspects if block in group), frozenset({block}))
         tests = [each for each in self.tests if suspect <= each.group]
         last = frozenset[int]() if block in self.harmful else frozenset(self.harmful)
-        order = {each: (each.reference != last, len(each.group), not each.lost, -len(each.cases)) for each in tests}
+        order = {
+            each: (each.reference != last, len(each.group), not each.lost, -len(each.cases))
+            for each in tests
+        }
         return min(order, key=lambda each: order[each], default=None)
 
     def fresh_rounds(self, removed: Blocks) -> int:
-        return self._next_seed.get((removed, self.cases[0], True), self.first_fresh_seed) - self.first_fresh_seed
+        return (
+            self._next_seed.get((removed, self.cases[0], True), self.first_fresh_seed)
+            - self.first_fresh_seed
+        )
 
     def pass_rate(self, removed: Blocks, model: str) -> Estimate | None:
         """On exactly these cases, from fresh seeds."""
-        trials = [passed for case in self.cases for passed in self._scored(removed, model, case, fresh=True)]
+        trials = [
+            passed
+            for case in self.cases
+            for passed in self._scored(removed, model, case, fresh=True)
+        ]
         if not trials:
             return None
         rate = sum(trials) / len(trials)
-        low, high = (rate, rate) if self.repeats_itself else wilson_interval(sum(trials), len(trials))
+        low, high = (
+            (rate, rate) if self.repeats_itself else wilson_interval(sum(trials), len(trials))
+        )
         return Estimate(rate, low, high, 0.95)
 
     def change(self, removed: Blocks, reference: Blocks, model: str) -> Estimate:
@@ -437,7 +564,10 @@ def log_wealth(differences: Sequence[float], mean: float) -> float:
     """
     counts = Counter(differences)
     grown = [
-        sum(count * math.log1p(bet * ((value - mean) / (1.0 + mean))) for value, count in counts.items())
+        sum(
+            count * math.log1p(bet * ((value - mean) / (1.0 + mean)))
+            for value, count in counts.items()
+        )
         for bet in BETS
     ]
     top = max(grown)

@@ -13,7 +13,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from upskill.authoring.writing.fresh_answers import AnsweredCase, CasesRequest, ask_about_cases, fix, name_answers
+from upskill.authoring.writing.fresh_answers import (
+    AnsweredCase,
+    CasesRequest,
+    ask_about_cases,
+    fix,
+    name_answers,
+)
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
     NoUsableAnswer,
@@ -62,7 +68,9 @@ class Attacked:
     rounds: int = 0
     is_clean: bool = False  # the last round found nothing, and all that was found is fixed
     halted: str = ""  # why it ended before that
-    skipped: list[str] = field(default_factory=list[str])  # cases whose checks no test writer could write
+    skipped: list[str] = field(
+        default_factory=list[str]
+    )  # cases whose checks no test writer could write
     refused: int = 0  # answers that were not what the attacker called them
 
     @property
@@ -96,9 +104,13 @@ class _Attacking:
     opener: SandboxOpener = field(default_factory=SandboxOpener)
 
     def __post_init__(self) -> None:
-        self._about = json.dumps(describe_skill(self.skill) if self.skill else {}, ensure_ascii=False)
+        self._about = json.dumps(
+            describe_skill(self.skill) if self.skill else {}, ensure_ascii=False
+        )
         self.cases = {case.id: case for case in self.suite.cases if _is_attackable(case)}
-        self.result = Attacked(self.suite, skipped=[case.id for case in self.suite.cases if case.id not in self.cases])
+        self.result = Attacked(
+            self.suite, skipped=[case.id for case in self.suite.cases if case.id not in self.cases]
+        )
 
     async def run(self, rounds: int) -> Attacked:
         result = self.result
@@ -121,7 +133,9 @@ class _Attacking:
         """Whether another may find or fix more."""
         result = self.result
         attacks = await self._confirm(await self._attack())
-        self.tell(f"Round {result.rounds}: {counted(len(attacks), 'answer')} that the checks judge wrongly")
+        self.tell(
+            f"Round {result.rounds}: {counted(len(attacks), 'answer')} that the checks judge wrongly"
+        )
         result.is_clean = not attacks
         still_open = [each for each in result.attacks if each.fate == "open"]  # another fix may do
         fixed = await self._fix([*attacks, *still_open])
@@ -140,7 +154,9 @@ class _Attacking:
             }
             for case in self.cases.values()
         ]
-        system = read_prompt("attack_checks", count=ANSWERS, kinds=read_prompt("check_kinds").strip())
+        system = read_prompt(
+            "attack_checks", count=ANSWERS, kinds=read_prompt("check_kinds").strip()
+        )
         shape = ("attacks", dict.fromkeys(KINDS, list_schema(text_schema(2000), ANSWERS)))
         request = CasesRequest("attacking checks", system, f"{self._about}\n\n", shape)
         found: list[Attack] = []
@@ -168,7 +184,9 @@ class _Attacking:
     async def _confirm(self, attacks: Sequence[Attack]) -> list[Attack]:
         """Those that are what the attacker calls them, in the eyes of somebody who does not see the checks."""
         named: dict[str, dict[str, Attack]] = {}
-        for each in sorted(attacks, key=lambda each: each.answer):  # an order that does not tell what they are called
+        for each in sorted(
+            attacks, key=lambda each: each.answer
+        ):  # an order that does not tell what they are called
             of_case = named.setdefault(each.case, {})
             of_case[f"a{len(of_case) + 1}"] = each
         lines = [
@@ -182,29 +200,45 @@ class _Attacking:
         ]
         shape = ("judged", dict.fromkeys(KINDS, list_schema(text_schema(4), 2 * ANSWERS)))
         request = CasesRequest(
-            "judging answers", read_prompt("judge_answers"), f"{self._about}\n\n", shape, needs_all=True
+            "judging answers",
+            read_prompt("judge_answers"),
+            f"{self._about}\n\n",
+            shape,
+            needs_all=True,
         )
         confirmed: list[Attack] = []
         for case, item in (await ask_about_cases(self.judge, request, lines)).items():
             said = {kind: {*read_ids(item.get(kind))} for kind in KINDS}
             is_clear = said["wrong"] ^ said["right"]
-            confirmed += [each for key, each in named[case].items() if key in is_clear & said[each.kind]]
+            confirmed += [
+                each for key, each in named[case].items() if key in is_clear & said[each.kind]
+            ]
         self.result.refused += len(attacks) - len(confirmed)
         return confirmed
 
     async def _fix(self, attacks: Sequence[Attack]) -> list[Attack]:
-        sent_back = {case: await self._answered(case, attacks) for case in dict.fromkeys(each.case for each in attacks)}
+        sent_back = {
+            case: await self._answered(case, attacks)
+            for case in dict.fromkeys(each.case for each in attacks)
+        }
         fixed: dict[str, AnsweredCase] = {}
         for _ in range(MAX_FIXES):
             if not sent_back:
                 break
             kinds = read_prompt("check_kinds").strip()
-            changed = await fix(self.attacker, sent_back, self._about, kinds, check_schema(CHECK_KINDS))
+            changed = await fix(
+                self.attacker, sent_back, self._about, kinds, check_schema(CHECK_KINDS)
+            )
             # Nothing can be disputed: the case calls these answers right or wrong, or another reader did.
-            kept = {name: replace(each, answers=sent_back[name].answers) for name, each in changed.items()}
+            kept = {
+                name: replace(each, answers=sent_back[name].answers)
+                for name, each in changed.items()
+            }
             tried = {name: await self._try(each, self.cases[name]) for name, each in kept.items()}
             fixed |= {name: each for name, each in tried.items() if each.case and not each.problems}
-            sent_back = {name: each for name, each in (sent_back | tried).items() if name not in fixed}
+            sent_back = {
+                name: each for name, each in (sent_back | tried).items() if name not in fixed
+            }
         self.cases |= {name: each.case for name, each in fixed.items() if each.case}
         return [replace(each, fate="fixed" if each.case in fixed else "open") for each in attacks]
 
@@ -214,13 +248,20 @@ class _Attacking:
         for each in attacks:
             if each.case == name and each.answer not in known[each.kind]:
                 known[each.kind].append(each.answer)
-        fields = {"id": name, "prompt": case.prompt, "reference": case.reference, "checks": _written(case)}
+        fields = {
+            "id": name,
+            "prompt": case.prompt,
+            "reference": case.reference,
+            "checks": _written(case),
+        }
         return await self._try(AnsweredCase(fields, name_answers(known)), case)
 
     async def _try(self, answered: AnsweredCase, before: Case) -> AnsweredCase:
         """With what its checks still judge wrongly, and what got worse. Limits on the length stay."""
         try:
-            (parsed,) = Suite.parse([as_suite_case(answered.fields, self.skill)], "a fixed case").cases
+            (parsed,) = Suite.parse(
+                [as_suite_case(answered.fields, self.skill)], "a fixed case"
+            ).cases
         except UsageError as error:
             return replace(answered, case=None, problems={"checks": error.message})
         limits = tuple(named for named in before.checks if named.name == "max_length")
@@ -236,11 +277,19 @@ class _Attacking:
 def _is_attackable(case: Case) -> bool:
     """A test writer could have written its checks, and they look at the answer alone."""
     answers_are_texts = all(isinstance(answer, str) for answer in (*case.right, *case.wrong))
-    return answers_are_texts and bool(_written(case)) and all(as_written(named) for named in case.checks)
+    return (
+        answers_are_texts
+        and bool(_written(case))
+        and all(as_written(named) for named in case.checks)
+    )
 
 
 def _written(case: Case) -> list[dict[str, Any]]:
-    return [written for named in case.checks if named.name != "max_length" and (written := as_written(named))]
+    return [
+        written
+        for named in case.checks
+        if named.name != "max_length" and (written := as_written(named))
+    ]
 
 
 def _texts(answers: Iterable[object]) -> list[str]:

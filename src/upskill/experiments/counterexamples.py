@@ -32,10 +32,18 @@ from upskill.verdicts.outcome import Outcome, never_varies
 LEVEL = 0.05  # the chance that anything is called a counterexample that is none
 PROPOSALS = 20
 FIRST_ROUNDS, MORE_ROUNDS, MAX_ROUNDS = 2, 3, 40
-PATIENCE, MIN_EFFECT = 8, 0.25  # after so many rounds, a proposal with less of an effect is given up
+PATIENCE, MIN_EFFECT = (
+    8,
+    0.25,
+)  # after so many rounds, a proposal with less of an effect is given up
 DOUBT = 1.0  # over the square root of the rounds: two standard errors of a pass rate
 FROM, VARIANT_OF = "from", "variant_of"  # in the metadata of a case: how it came to be
-UNSOUND = ("empty", "reference", "right", "wrong")  # a case with one of these weaknesses shows nothing
+UNSOUND = (
+    "empty",
+    "reference",
+    "right",
+    "wrong",
+)  # a case with one of these weaknesses shows nothing
 # Ways to put a case that leave its right answer as it is.
 VARIANTS = {
     "polite": "Hello! I have a short question, and I am in a bit of a hurry.\n\n{prompt}\n\nThank you!",
@@ -44,7 +52,9 @@ VARIANTS = {
 }
 
 Status = Literal["counterexample", "harmless", "undecided"]
-Measure = Callable[[Sequence[str], range], Awaitable[Iterable[Outcome]]]  # with and without the skill
+Measure = Callable[
+    [Sequence[str], range], Awaitable[Iterable[Outcome]]
+]  # with and without the skill
 Key = tuple[str, str]  # model and case
 
 
@@ -74,7 +84,9 @@ class Challenge:
             self.rounds |= dict.fromkeys(waiting, rounds)
             shown = {case for _, case in self.shown}
             waiting = [case for case in waiting if case not in shown and self._is_open(case)]
-            self.tell(f"{len(shown)} of {len(self.cases)} proposals mislead; still open: {len(waiting)}")
+            self.tell(
+                f"{len(shown)} of {len(self.cases)} proposals mislead; still open: {len(waiting)}"
+            )
 
     @property
     def shown(self) -> set[Key]:
@@ -90,7 +102,9 @@ class Challenge:
         """How often it passes without the skill, and with it."""
         pairs = self._pairs(key)
         count = max(1, len(pairs))
-        return sum(without for without, _ in pairs) / count, sum(with_it for _, with_it in pairs) / count
+        return sum(without for without, _ in pairs) / count, sum(
+            with_it for _, with_it in pairs
+        ) / count
 
     def _pairs(self, key: Key) -> list[tuple[float, float]]:
         arms: dict[str, dict[int, float]] = {arm: {} for arm in BOTH_ARMS}
@@ -105,7 +119,11 @@ class Challenge:
         without, with_it = self.rates(key)
         if not without >= 0.5 > with_it:
             return -math.inf
-        return math.inf if self.most == 1 else log_wealth([before - after for before, after in self._pairs(key)], 0.0)
+        return (
+            math.inf
+            if self.most == 1
+            else log_wealth([before - after for before, after in self._pairs(key)], 0.0)
+        )
 
     def _is_open(self, case: str) -> bool:
         """Whether more rounds may show that it misleads anybody."""
@@ -115,7 +133,9 @@ class Challenge:
         (without, with_it), rounds = self.rates(key), self.rounds[key[1]]
         # What it hardly ever passes without the skill never counts, whatever the skill does.
         passes = without >= 0.5 - DOUBT / math.sqrt(rounds)
-        rows = [row for (model, _), rows in self.outcomes.items() if model == key[0] for row in rows]
+        rows = [
+            row for (model, _), rows in self.outcomes.items() if model == key[0] for row in rows
+        ]
         patience = FIRST_ROUNDS if never_varies(rows) else PATIENCE
         return self.most > 1 and (rounds < patience or (passes and without - with_it >= MIN_EFFECT))
 
@@ -124,12 +144,22 @@ class Challenge:
 class Proposal:
     case: Case
     status: Status
-    rates: Mapping[str, tuple[float, float]]  # by student: how often it passes without the skill, and with it
+    rates: Mapping[
+        str, tuple[float, float]
+    ]  # by student: how often it passes without the skill, and with it
     rounds: int
 
     def to_dict(self) -> dict[str, Any]:
-        rates = {model: {"without": without, "with": with_it} for model, (without, with_it) in self.rates.items()}
-        return {**self.case.to_dict(), "status": self.status, "pass_rates": rates, "rounds": self.rounds}
+        rates = {
+            model: {"without": without, "with": with_it}
+            for model, (without, with_it) in self.rates.items()
+        }
+        return {
+            **self.case.to_dict(),
+            "status": self.status,
+            "pass_rates": rates,
+            "rounds": self.rounds,
+        }
 
 
 @dataclass
@@ -159,7 +189,9 @@ async def vary(suite: Suite, skill: Skill, limit: int) -> list[Case]:
     found: list[Case] = []
     ids, opener = {case.id for case in suite.cases}, SandboxOpener()
     train = [case for case in suite.train if VARIANT_OF not in case.metadata]
-    probes = {case.id: {weak.probe for weak in await probe_case(case, skill, opener)} for case in train}
+    probes = {
+        case.id: {weak.probe for weak in await probe_case(case, skill, opener)} for case in train
+    }
     sound = [case for case in train if probes[case.id].isdisjoint(UNSOUND)]
     for name, text in VARIANTS.items():
         for case, other in zip(sound, [*sound[1:], *sound[:1]], strict=True):
@@ -218,12 +250,16 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
                 tell=engine.tell,
             )
             if not written.cases:
-                raise UpskillError("no proposal passed the gate", "Choose another model with --challenger.")
+                raise UpskillError(
+                    "no proposal passed the gate", "Choose another model with --challenger."
+                )
         cases = [replace(case, held_out=False) for case in written.cases]
     elif not cases:
         cases = await vary(plan.suite, plan.skill, settings.count)
     if not cases:
-        raise UsageError("no train case can be put another way", "Choose a model with --challenger.")
+        raise UsageError(
+            "no train case can be put another way", "Choose a model with --challenger."
+        )
     suite = Suite(tuple(cases), "proposals", plan.suite.max_output_tokens)
     return replace(plan, suite=suite, arms=BOTH_ARMS, runs=(PATIENCE + MAX_ROUNDS) // 4)
 
@@ -235,7 +271,13 @@ async def try_proposals(plan: Plan, engine: Engine, most: int | None = None) -> 
         return (await engine.run_part(plan, cases, seeds)).outcomes
 
     proposals = plan.suite.cases
-    trying = Challenge(tuple(case.id for case in proposals), measure, plan.seed, most or MAX_ROUNDS, tell=engine.tell)
+    trying = Challenge(
+        tuple(case.id for case in proposals),
+        measure,
+        plan.seed,
+        most or MAX_ROUNDS,
+        tell=engine.tell,
+    )
     halted = await until_ceiling(trying.run())
     models = list(dict.fromkeys(model for model, _ in trying.outcomes))
     tried: list[Proposal] = []

@@ -46,7 +46,10 @@ class BlockWorth:
     beside: int = 0  # other blocks that were taken out with it
 
     def to_dict(self) -> dict[str, Any]:
-        worth = [{"model": each.model, **each.points.to_dict(), "cases": list(each.cases)} for each in self.worth]
+        worth = [
+            {"model": each.model, **each.points.to_dict(), "cases": list(each.cases)}
+            for each in self.worth
+        ]
         return self.block.to_dict() | {"fate": self.fate, "beside": self.beside, "worth": worth}
 
 
@@ -64,14 +67,18 @@ class Point:
 def size_of(skill: Skill) -> int:
     """The body and its references, in tokens."""
     files = (file for file in skill.files if file.path.startswith("references/"))
-    return skill.tokens + sum(estimate_tokens(file.data.decode("utf-8", "replace")) for file in files)
+    return skill.tokens + sum(
+        estimate_tokens(file.data.decode("utf-8", "replace")) for file in files
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistillSettings:
     tolerance: float = TOLERANCE  # the loss of pass rate that the shorter skill may have
     budget: int | None = None  # tokens
-    repeats: int | None = None  # at most; None: as many as that takes. 1: greedy, and what is seen is the truth
+    repeats: int | None = (
+        None  # at most; None: as many as that takes. 1: greedy, and what is seen is the truth
+    )
     rewriter: Refiner | None = None  # rewrites what is left
 
 
@@ -88,7 +95,9 @@ async def distill(
 ) -> Distilled:
     """The shortest version of the skill that is shown not to be worse. Held-out cases are run once, at the end."""
     settings, options = settings or DistillSettings(), options or PlanOptions()
-    plan = make_plan(skill, suite, students, replace(options, baseline=False, runs=settings.repeats or 2))
+    plan = make_plan(
+        skill, suite, students, replace(options, baseline=False, runs=settings.repeats or 2)
+    )
     async with open_engine(store, models, events) as engine:
         return await Distilled(plan, engine, settings).run()
 
@@ -115,12 +124,17 @@ class Distilled:
         if not self.parts:
             raise UsageError(f"{skill.name}: there is nothing to take out: it has no text")
         if not suite.train:
-            raise UsageError(f"{suite.source}: has no train cases", "Add cases: `upskill tests SKILL --add 10`.")
+            raise UsageError(
+                f"{suite.source}: has no train cases", "Add cases: `upskill tests SKILL --add 10`."
+            )
         self.rewritten: dict[int, Skill] = {}
         every = frozenset(range(len(self.parts)))
         least = min(size_of(self.version(every - {number})) for number in every)
         if (self.settings.budget or least) < least:
-            raise UsageError(f"with a single block, the skill has at least {least:,} tokens", "Use a larger --budget.")
+            raise UsageError(
+                f"with a single block, the skill has at least {least:,} tokens",
+                "Use a larger --budget.",
+            )
         self.ablation = Ablation(
             sections=[block.section for block in self.parts],
             cases=tuple(case.id for case in suite.train),
@@ -131,13 +145,20 @@ class Distilled:
             tell=self.engine.tell,
         )
         # What is tried depends on it; the same search goes on where it ended.
-        key = [skill.visible_hash, suite.fingerprint, [address.name for address in self.plan.models], self.plan.seed]
+        key = [
+            skill.visible_hash,
+            suite.fingerprint,
+            [address.name for address in self.plan.models],
+            self.plan.seed,
+        ]
         self.search = f"distill-{digest(key)[:16]}"
 
     async def run(self) -> Distilled:
         self.halted = await until_ceiling(self._search())
         self._conclude()
-        if any(each.worth for each in self.blocks):  # otherwise what an earlier search has found stays
+        if any(
+            each.worth for each in self.blocks
+        ):  # otherwise what an earlier search has found stays
             self._store()
         return self
 
@@ -161,8 +182,14 @@ class Distilled:
             return self.rewritten[max(rewrites)]
         return without_blocks(self.plan.skill, [self.parts[number] for number in sorted(removed)])
 
-    async def _measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
-        return (await self.engine.run_part(replace(self.plan, skill=self.version(removed)), cases, seeds)).outcomes
+    async def _measure(
+        self, removed: Blocks, cases: Sequence[str], seeds: range
+    ) -> Sequence[Outcome]:
+        return (
+            await self.engine.run_part(
+                replace(self.plan, skill=self.version(removed)), cases, seeds
+            )
+        ).outcomes
 
     async def _rewrite(self, rewriter: Refiner) -> None:
         for attempt in range(1, MAX_REWRITES + 1):
@@ -189,7 +216,9 @@ class Distilled:
         left = sorted({*range(len(self.parts))} - removed, key=self._worth_per_token)
         for number in left:
             removed |= {number} if size_of(self.version(removed)) > budget else NOTHING
-        for number in reversed(left):  # a long one may have gone after short ones that fit without it
+        for number in reversed(
+            left
+        ):  # a long one may have gone after short ones that fit without it
             removed -= {number} if size_of(self.version(removed - {number})) <= budget else NOTHING
         ablation.accepted, _ = await ablation.is_good_enough(removed)
         return removed
@@ -204,10 +233,17 @@ class Distilled:
         cases = Suite(suite.held_out, suite.source, suite.max_output_tokens)
         rounds = min(ablation.rounds, max(1, HELD_OUT_PAIRS // len(cases.cases)))
         plan = replace(
-            self.plan, skill=shorter, suite=cases, arms=BOTH_ARMS, reference_skill=self.plan.skill, runs=rounds
+            self.plan,
+            skill=shorter,
+            suite=cases,
+            arms=BOTH_ARMS,
+            reference_skill=self.plan.skill,
+            runs=rounds,
         )
         self.engine.tell(f"Comparing both on {counted(len(cases.cases), 'held-out case')}, once")
-        evaluation = await self.engine.run_plan(plan, RunOptions(keep_look=False, in_experiment=True, partial=True))
+        evaluation = await self.engine.run_plan(
+            plan, RunOptions(keep_look=False, in_experiment=True, partial=True)
+        )
         if evaluation.halted:
             raise CeilingReached(evaluation.halted)
         return evaluation
@@ -228,7 +264,11 @@ class Distilled:
             self.decision = "distilled" if ablation.accepted else "over the tolerance"
         elif not removed:
             self.decision = "unchanged"
-        if self.decision == "distilled" and self.held_out and any(map(self._is_worse, self.held_out.verdicts)):
+        if (
+            self.decision == "distilled"
+            and self.held_out
+            and any(map(self._is_worse, self.held_out.verdicts))
+        ):
             self.decision = "worse on held-out cases"
         if removed:
             self.skill = self.version(removed)
@@ -242,7 +282,9 @@ class Distilled:
         worth, tested = list(ablation.worth(number)), ablation.smallest_test(number)
         beside = len(tested.group) - 1 if tested else 0
         left = "kept" if worth else "not tried"
-        fate = "harmful" if ablation.harmful.get(number) else "dropped" if number in removed else left
+        fate = (
+            "harmful" if ablation.harmful.get(number) else "dropped" if number in removed else left
+        )
         return BlockWorth(self.parts[number], fate, worth, beside)
 
     def _front(self) -> Iterable[Point]:
@@ -258,13 +300,17 @@ class Distilled:
             for model in ablation.models if first[removed] == name else ():
                 if rate := ablation.pass_rate(removed, model):
                     is_shorter = bool(removed - ablation.reference)
-                    change = ablation.change(removed, ablation.reference, model) if is_shorter else None
+                    change = (
+                        ablation.change(removed, ablation.reference, model) if is_shorter else None
+                    )
                     yield Point(name, size_of(self.version(removed)), model, rate, change)
 
     def _store(self) -> None:
         """As versions: the whole skill with what its blocks are worth, and the shorter one."""
         store, (before, after) = self.engine.store, self.tokens
-        rates = {point.name: {"skill": {"pass_rate": point.rate.value}} for point in reversed(self.front)} or {"": {}}
+        rates = {
+            point.name: {"skill": {"pass_rate": point.rate.value}} for point in reversed(self.front)
+        } or {"": {}}
         worth = [each.to_dict() for each in self.blocks]
         verdict = {"search_decision": "whole", "worth": worth, **rates.get("whole", {})}
         first = store.add_candidate(self.search, self.whole, None, True, "the whole skill", verdict)

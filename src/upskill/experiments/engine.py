@@ -19,7 +19,9 @@ from upskill.runs.stores import Store, open_store
 from upskill.verdicts.arms import MAX_ERROR_RATE
 
 Tell = Callable[[str], None]
-FEW_ERRORS = 3  # of a whole experiment: its parts are so small that one error may be half of their trials
+FEW_ERRORS = (
+    3  # of a whole experiment: its parts are so small that one error may be half of their trials
+)
 
 
 @dataclass(slots=True)
@@ -37,11 +39,18 @@ class Engine:
     async def run_part(self, plan: Plan, cases: Sequence[str], seeds: range) -> Evaluation:
         """Run these cases of the plan as a part of an experiment."""
         wanted = set(cases)
-        suite = replace(plan.suite, cases=tuple(case for case in plan.suite.cases if case.id in wanted), warnings=())
+        suite = replace(
+            plan.suite,
+            cases=tuple(case for case in plan.suite.cases if case.id in wanted),
+            warnings=(),
+        )
         part = replace(plan, suite=suite, seed=seeds.start, runs=len(seeds))
         options = RunOptions(keep_look=False, in_experiment=True, partial=True)
         evaluation = await self.run_plan(part, options)
-        if any(outcome.passed is None for outcome in evaluation.outcomes) and not evaluation.stopped:
+        if (
+            any(outcome.passed is None for outcome in evaluation.outcomes)
+            and not evaluation.stopped
+        ):
             evaluation = await self.run_plan(part, options)  # tries again what errored
         self.trials += len(evaluation.outcomes)
         self.errored += sum(outcome.passed is None for outcome in evaluation.outcomes)
@@ -65,13 +74,17 @@ async def until_ceiling(search: Awaitable[object]) -> str:
 
 
 @asynccontextmanager
-async def open_engine(store: Store | None, models: Models | None, events: Events | None) -> AsyncGenerator[Engine]:
+async def open_engine(
+    store: Store | None, models: Models | None, events: Events | None
+) -> AsyncGenerator[Engine]:
     """In memory, and with models that are closed in the end, if none are given."""
     seen = events or Events()
     with nullcontext(store) if store else open_store(None) as opened:
         async with models or Models(replies=opened) as ready:
 
             async def run_plan(plan: Plan, options: RunOptions) -> Evaluation:
-                return await evaluate(plan, store=opened, models=ready, options=options, events=seen)
+                return await evaluate(
+                    plan, store=opened, models=ready, options=options, events=seen
+                )
 
             yield Engine(opened, ready, run_plan, seen.message)

@@ -32,7 +32,9 @@ NO_DESCRIPTION = "..."  # of a skill that a catalog lists by its name only
 class MatrixSettings:
     catalog: str = ""  # an agent of `AGENT_SPECS` whose catalog cuts the descriptions; empty: all are shown whole
     tolerance: float = TOLERANCE  # of the requests that a skill seems to lose
-    repeats: int | None = None  # of the last test, at most; 1: greedy, and what is seen is the truth
+    repeats: int | None = (
+        None  # of the last test, at most; 1: greedy, and what is seen is the truth
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,11 @@ async def matrix(
     events: Events | None = None,
 ) -> list[Matrix]:
     """For each student, which of the skills take the requests of others when all are installed."""
-    installed, settings, options = tuple(skills), settings or MatrixSettings(), options or TRIGGER_PLAN
+    installed, settings, options = (
+        tuple(skills),
+        settings or MatrixSettings(),
+        options or TRIGGER_PLAN,
+    )
     searches = [Matrix(installed, name, settings, options) for name in students]
     async with open_engine(store, models, events) as engine:
         return [await each.run(engine) for each in searches]
@@ -62,8 +68,12 @@ def find_requests(skill: Skill) -> Queries | None:
     """What should trigger it: its queries, or the prompts of its train cases."""
     if (queries := Queries.of(skill)) and queries.should_trigger:
         return Queries(queries.should_trigger, queries.source)
-    if (suite := Suite.of(skill)) and (prompts := dict.fromkeys(case.prompt.strip() for case in suite.train)):
-        return Queries(tuple(Query(prompt, should_trigger=True) for prompt in prompts), suite.source)
+    if (suite := Suite.of(skill)) and (
+        prompts := dict.fromkeys(case.prompt.strip() for case in suite.train)
+    ):
+        return Queries(
+            tuple(Query(prompt, should_trigger=True) for prompt in prompts), suite.source
+        )
     return None
 
 
@@ -78,31 +88,50 @@ class Matrix:
     student: str
     settings: MatrixSettings
     options: PlanOptions
-    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])  # of each skill with requests, beside all others
+    plans: dict[str, Plan] = field(
+        default_factory=dict[str, Plan]
+    )  # of each skill with requests, beside all others
     halted: str = ""
 
     def __post_init__(self) -> None:
         settings, given = self.settings, self.options
         if len(self.skills) < 2:
-            raise UsageError("a matrix needs at least two skills", "Name a folder with several skills.")
-        self.always = frozenset(skill.name for skill in given.distractors)  # installed in every trial
+            raise UsageError(
+                "a matrix needs at least two skills", "Name a folder with several skills."
+            )
+        self.always = frozenset(
+            skill.name for skill in given.distractors
+        )  # installed in every trial
         self.by_name = {skill.name: skill for skill in (*self.skills, *given.distractors)}
         self.spec = AGENT_SPECS.get(settings.catalog)
         self.catalog = self.spec.title if self.spec else ""
         if settings.catalog and not (self.spec and self.spec.catalog):
             known = ", ".join(name for name, spec in AGENT_SPECS.items() if spec.catalog)
-            raise UsageError(f"the catalog of {settings.catalog!r} is not known", f"Known: {known}.")
-        self.requests = {skill.name: found for skill in self.skills if (found := find_requests(skill))}
+            raise UsageError(
+                f"the catalog of {settings.catalog!r} is not known", f"Known: {known}."
+            )
+        self.requests = {
+            skill.name: found for skill in self.skills if (found := find_requests(skill))
+        }
         if not self.requests:
             hint = "Put eval_queries.json or a suite in their folders; `upskill trigger --test-writer` writes queries."
             raise UsageError("none of these skills has queries or test cases", hint)
         for name, queries in self.requests.items():
-            others = [skill for skill in (*self.skills, *given.distractors) if skill is not self.by_name[name]]
+            others = [
+                skill
+                for skill in (*self.skills, *given.distractors)
+                if skill is not self.by_name[name]
+            ]
             options = replace(given, distractors=others, runs=settings.repeats or 2)
-            self.plans[name] = make_trigger_plan(self.by_name[name], queries, [self.student], options)
+            self.plans[name] = make_trigger_plan(
+                self.by_name[name], queries, [self.student], options
+            )
         self.shadowing = Shadowing(
             skills=tuple(skill.name for skill in self.skills),
-            queries={name: tuple(query.id for query in queries) for name, queries in self.requests.items()},
+            queries={
+                name: tuple(query.id for query in queries)
+                for name, queries in self.requests.items()
+            },
             measure=self._measure,
             rounds=settings.repeats or MAX_ROUNDS,
             tolerance=settings.tolerance,
@@ -132,13 +161,19 @@ class Matrix:
         skills = [self.by_name[name] for name in sorted(names | self.always)]
         if not self.spec or not self.spec.catalog:
             return {skill.name: skill for skill in skills}
-        descriptions = shown_descriptions(self.spec.catalog, [(skill.name, skill.description) for skill in skills])
+        descriptions = shown_descriptions(
+            self.spec.catalog, [(skill.name, skill.description) for skill in skills]
+        )
         return {
-            skill.name: None if shown is None else skill.with_description(shown.strip() or NO_DESCRIPTION)
+            skill.name: None
+            if shown is None
+            else skill.with_description(shown.strip() or NO_DESCRIPTION)
             for skill, shown in zip(skills, descriptions, strict=True)
         }
 
-    async def _measure(self, skill: str, others: Names, queries: Sequence[str], seeds: range) -> Iterable[Asked]:
+    async def _measure(
+        self, skill: str, others: Names, queries: Sequence[str], seeds: range
+    ) -> Iterable[Asked]:
         offered = self._offered(others | {skill})
         own = offered.pop(skill)
         if own is None:  # nobody can open what is not in the catalog
@@ -154,7 +189,9 @@ class Matrix:
     @property
     def conflicts(self) -> list[Conflict]:
         """Those that are shown; the largest loss first."""
-        return sorted(self.shadowing.shown, key=lambda each: each.change.value if each.change else 0.0)
+        return sorted(
+            self.shadowing.shown, key=lambda each: each.change.value if each.change else 0.0
+        )
 
     @property
     def cut(self) -> list[str]:
@@ -171,18 +208,30 @@ class Matrix:
         if len(conflict.others) > 1:
             if skill in self.cut:
                 seen = "leaves it out" if self.shown[skill] is None else "cuts its description"
-                return Advice("shorten", f"The catalog of {self.catalog} {seen}: shorten descriptions, or drop skills.")
-            return Advice("look", "No single one of them is responsible: it loses requests only beside several.")
+                return Advice(
+                    "shorten",
+                    f"The catalog of {self.catalog} {seen}: shorten descriptions, or drop skills.",
+                )
+            return Advice(
+                "look",
+                "No single one of them is responsible: it loses requests only beside several.",
+            )
         (other,) = conflict.others
         if any((each.skill, each.others) == (other, {skill}) for each in self.shadowing.shown):
             return Advice(
-                "merge", "They take each other's requests: merge them, or say in each what only that skill does."
+                "merge",
+                "They take each other's requests: merge them, or say in each what only that skill does.",
             )
         if self.taken(conflict) >= NEARLY_ALL:
-            return Advice("drop", f"It gets nearly none of its requests: drop it, or say what {other} does not do.")
+            return Advice(
+                "drop",
+                f"It gets nearly none of its requests: drop it, or say what {other} does not do.",
+            )
         words = self.shared_words(conflict)
         both = f" Words in both descriptions: {', '.join(words)}." if words else ""
-        return Advice("reword", f"Say in {other} what it is not for, and in {skill} what only it does.{both}")
+        return Advice(
+            "reword", f"Say in {other} what it is not for, and in {skill} what only it does.{both}"
+        )
 
     def shared_words(self, conflict: Conflict) -> list[str]:
         """Of both descriptions; first those of the lost requests, then those that few other skills have."""
@@ -228,7 +277,10 @@ class Matrix:
         }
 
     def _conflict_to_dict(self, conflict: Conflict) -> dict[str, Any]:
-        advice, texts = self.advice(conflict), {query.id: query.text for query in self.requests[conflict.skill]}
+        advice, texts = (
+            self.advice(conflict),
+            {query.id: query.text for query in self.requests[conflict.skill]},
+        )
         return {
             "skill": conflict.skill,
             "others": sorted(conflict.others),

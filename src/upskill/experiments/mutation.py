@@ -54,7 +54,9 @@ COMMON = 2  # rules: what more of them name is specific to none, if they name an
 _MARKER = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+")
 _CODE = re.compile(r"`+([^`\n]+)`+")
 _WORD = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*|\w(?:[\w./:@+-]*\w)?")
-_ASCII_WORD = re.compile(_WORD.pattern, re.ASCII)  # in prose: some languages write no spaces around a number
+_ASCII_WORD = re.compile(
+    _WORD.pattern, re.ASCII
+)  # in prose: some languages write no spaces around a number
 _FLAG = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*")
 _NUMBER = re.compile(r"(?<![\w.,-])\d+")  # by itself, not in H100 or UTF-8
 _PROHIBITION = re.compile(r"[*_]*\b(?:do not|don't|never)\b[*_]*\s+", re.I)
@@ -71,7 +73,9 @@ class Rule:
     block: Block
     terms: frozenset[str]  # what is specific about it; empty: only a student can tell
     shared_by: tuple[str, ...]  # cases that share some of it
-    opposite: str = ""  # the block with other values, flags and names, or denied; empty: no edit does that
+    opposite: str = (
+        ""  # the block with other values, flags and names, or denied; empty: no edit does that
+    )
     status: Status = "not tried"
     noticed_by: Literal["", "loss", "opposite"] = ""  # what was noticed
     cases: tuple[str, ...] = ()  # that notice it
@@ -84,7 +88,9 @@ class Rule:
     @property
     def counts(self) -> bool:
         """It looks like a rule: it has something specific or, once a student has tried it, is in a list or a table."""
-        return bool(self.terms) or (self.status != "not tried" and self.block.kind in ("item", "row"))
+        return bool(self.terms) or (
+            self.status != "not tried" and self.block.kind in ("item", "row")
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return self.block.to_dict() | {
@@ -124,15 +130,25 @@ def _terms(block: Block) -> frozenset[str]:
 
 def _is_specific(word: str) -> bool:
     has_mark = len(word) > 3 and any(mark in word for mark in "_./:@")
-    return has_mark or word[0] in "-0123456789" or any(each.isdigit() or each.isupper() for each in word[1:])
+    return (
+        has_mark
+        or word[0] in "-0123456789"
+        or any(each.isdigit() or each.isupper() for each in word[1:])
+    )
 
 
 def _text_of(case: Case) -> str:
     """What it asks, looks for and takes for right, without the names of fields."""
     checks = [named for named in case.checks if named.name not in LIMITS]
-    configs = [_pattern(named.config) if named.name in PATTERNS else named.config for named in checks]
-    values = [value for config in configs for value in (as_mapping(config) or {"": config}).values()]
-    looked_for = [json.dumps(value, ensure_ascii=False) for value in values if not isinstance(value, bool)]
+    configs = [
+        _pattern(named.config) if named.name in PATTERNS else named.config for named in checks
+    ]
+    values = [
+        value for config in configs for value in (as_mapping(config) or {"": config}).values()
+    ]
+    looked_for = [
+        json.dumps(value, ensure_ascii=False) for value in values if not isinstance(value, bool)
+    ]
     answers = [case.reference, case.expected_output, *map(str, case.right)]
     return "\n".join([case.prompt, *answers, *looked_for, *case.files.values()]).casefold()
 
@@ -146,7 +162,10 @@ def _pattern(config: Any) -> Any:
 def _sharing(texts: Mapping[str, str], terms: Collection[str]) -> tuple[str, ...]:
     """The names of the texts that have any of these terms; those with most come first."""
     patterns = [re.compile(rf"(?<![\w-]){re.escape(term)}(?![\w-])", re.ASCII) for term in terms]
-    shared = {name: sum(pattern.search(text) is not None for pattern in patterns) for name, text in texts.items()}
+    shared = {
+        name: sum(pattern.search(text) is not None for pattern in patterns)
+        for name, text in texts.items()
+    }
     return tuple(sorted((name for name in shared if shared[name]), key=lambda name: -shared[name]))
 
 
@@ -154,13 +173,21 @@ def _opposite(block: Block, others: Sequence[Block]) -> str:
     """With other values. What a rule is about stays, since without it the rule would only be gone: the first cell of a
     row, a name in code that the rule begins with, or the first of several."""
     marker = _MARKER.match(block.text) if block.kind == "item" else None
-    start = marker.end() if marker else max(0, block.text.find("|", 1)) if block.kind == "row" else 0
+    start = (
+        marker.end() if marker else max(0, block.text.find("|", 1)) if block.kind == "row" else 0
+    )
     text = block.text[start:]
     if not _WORD.search(text) or text.startswith("<"):
         return ""
     flags = [flag for other in others for flag in _FLAG.findall(other.text)]
-    names = [match[0] for other in others if other.kind != "code" for match in _CODE.finditer(other.text)]
-    spans = list(dict.fromkeys(match[0] for match in _CODE.finditer(text))) if block.kind != "code" else []
+    names = [
+        match[0] for other in others if other.kind != "code" for match in _CODE.finditer(other.text)
+    ]
+    spans = (
+        list(dict.fromkeys(match[0] for match in _CODE.finditer(text)))
+        if block.kind != "code"
+        else []
+    )
     is_subject_named = block.kind != "row" and text.lstrip("*_").startswith((*spans, "--"))
     if spans and block.kind != "row" and (len(spans) > 1 or is_subject_named):
         del spans[0]
@@ -171,7 +198,11 @@ def _opposite(block: Block, others: Sequence[Block]) -> str:
         changed = _NUMBER.sub(_larger, text)
         for span in spans:
             switched = _SWITCH.sub(lambda word: _SWITCHED[word[0]], span)
-            other = switched if switched != span else _change_flag(span, flags) or _other(names, text) or span
+            other = (
+                switched
+                if switched != span
+                else _change_flag(span, flags) or _other(names, text) or span
+            )
             changed = changed.replace(span, other)
     if changed == text:
         changed = "" if is_subject_named else _change_flag(text, flags)
@@ -179,7 +210,9 @@ def _opposite(block: Block, others: Sequence[Block]) -> str:
     if changed == text:  # of a name such as FE286, the last number
         changed = re.sub(r"\d+(?=\D*$)", _larger, text)
     if changed == text and block.kind == "row":
-        rows = (other.text[max(0, other.text.find("|", 1)) :] for other in others if other.kind == "row")
+        rows = (
+            other.text[max(0, other.text.find("|", 1)) :] for other in others if other.kind == "row"
+        )
         changed = next((row for row in rows if row != text), text)
     if changed == text and is_prose:
         changed = f"Never do this: {text}"
@@ -205,8 +238,12 @@ class Mutation(Ablation):
     """Numbers up to that of the blocks take out a block; the same number beyond turns that block into its opposite."""
 
     rules: Sequence[Rule] = ()  # one for each block
-    noticed: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])  # by which cases
-    open: set[int] = field(default_factory=set[int])  # may be noticed, but neither that nor the opposite is shown
+    noticed: dict[int, tuple[str, ...]] = field(
+        default_factory=dict[int, tuple[str, ...]]
+    )  # by which cases
+    open: set[int] = field(
+        default_factory=set[int]
+    )  # may be noticed, but neither that nor the opposite is shown
     tried: set[int] = field(default_factory=set[int])
     gutted: Tested | None = None  # what happened without any block
     gutted_noticed: bool = False
@@ -219,7 +256,9 @@ class Mutation(Ablation):
         await self._find_noticed(blocks, lost)
         self.gutted_noticed = bool(self.noticed or await self._notice_gutting(sorted(lost)))
         self.tell(f"Blocks that a case misses: {len(self.noticed)} of {len(blocks)}")
-        left = [block for block in blocks if block not in self.noticed and self.rules[block].opposite]
+        left = [
+            block for block in blocks if block not in self.noticed and self.rules[block].opposite
+        ]
         opposites = [len(blocks) + block for block in left if self.cases_for(len(blocks) + block)]
         await self._find_noticed(opposites, frozenset(self.cases))
 
@@ -231,15 +270,26 @@ class Mutation(Ablation):
         """First on the cases that share most with a rule. What they don't notice is tried in groups, on all."""
         level = LEVEL / 5
         for number in numbers:
-            if likely := [case for case in self.rules[number % len(self.rules)].shared_by if case in cases]:
+            if likely := [
+                case for case in self.rules[number % len(self.rules)].shared_by if case in cases
+            ]:
                 await self._show(number, likely[:LIKELY], level / len(numbers))
-        group, before = tuple(number for number in numbers if number not in self.noticed), len(self.tests)
+        group, before = (
+            tuple(number for number in numbers if number not in self.noticed),
+            len(self.tests),
+        )
         self.open.clear()
         if group and cases:
             await self._find_idle(group, tuple(case for case in self.cases if case in cases), [])
-        alone = {next(iter(each.group)): each for each in self.tests[before:] if len(each.group) == 1 and each.lost}
+        alone = {
+            next(iter(each.group)): each
+            for each in self.tests[before:]
+            if len(each.group) == 1 and each.lost
+        }
         for number, tested in alone.items():
-            await self._show(number, sorted(tested.lost & self.cases_for(number)), level / len(alone))
+            await self._show(
+                number, sorted(tested.lost & self.cases_for(number)), level / len(alone)
+            )
         self.tried.update(numbers)
 
     async def _divide(
@@ -264,7 +314,9 @@ class Mutation(Ablation):
         else:
             self.open.add(number)
 
-    async def _test_again(self, changed: Blocks, cases: Sequence[str], level: float) -> tuple[tuple[str, ...], bool]:
+    async def _test_again(
+        self, changed: Blocks, cases: Sequence[str], level: float
+    ) -> tuple[tuple[str, ...], bool]:
         """Which of these cases fail more often with this change, on seeds that chose no case; whether that is clear."""
         is_exact = self.repeats_itself  # then no seed is better than another
         noticing, are_idle, rounds, limit = (), not cases, 0, 1 if is_exact else self.rounds
@@ -278,10 +330,15 @@ class Mutation(Ablation):
                 for model in self.models
             }
             if is_exact:
-                noticed, are_idle = [case for (case, _), each in losses.items() if sum(each) > 0], True
+                noticed, are_idle = (
+                    [case for (case, _), each in losses.items() if sum(each) > 0],
+                    True,
+                )
             else:
                 needed = math.log(len(losses) / level)
-                noticed = [case for (case, _), each in losses.items() if log_wealth(each, 0.0) >= needed]
+                noticed = [
+                    case for (case, _), each in losses.items() if log_wealth(each, 0.0) >= needed
+                ]
                 unlike = [log_wealth([-loss for loss in each], -HALF) for each in losses.values()]
                 are_idle = all(each >= SHOWN_WORSE for each in unlike)
             noticing = tuple(dict.fromkeys(noticed))
@@ -289,9 +346,17 @@ class Mutation(Ablation):
 
     def _losses(self, changed: Blocks, model: str, case: str, *, fresh: bool) -> list[float]:
         before, after = (self.outcomes.get((each, model, case), {}) for each in (NOTHING, changed))
-        seeds = [seed for seed in before.keys() & after.keys() if (seed >= self.first_fresh_seed) == fresh]
+        seeds = [
+            seed
+            for seed in before.keys() & after.keys()
+            if (seed >= self.first_fresh_seed) == fresh
+        ]
         pairs = [(before[seed].passed, after[seed].passed) for seed in seeds]
-        return [float(first) - float(then) for first, then in pairs if first is not None and then is not None]
+        return [
+            float(first) - float(then)
+            for first, then in pairs
+            if first is not None and then is not None
+        ]
 
 
 @dataclass
@@ -302,7 +367,9 @@ class Score:
     models: list[str] = field(default_factory=list[str])  # none: nothing was run
     gutted_noticed: bool | None = None
     idle_cases: list[str] = field(default_factory=list[str])  # pass without the skill, too
-    failing_cases: list[str] = field(default_factory=list[str])  # fail with the skill, so they can notice nothing
+    failing_cases: list[str] = field(
+        default_factory=list[str]
+    )  # fail with the skill, so they can notice nothing
     trials: int = 0
     halted: str = ""
 
@@ -316,8 +383,15 @@ class Score:
         rules = self.counted_rules
         if not self.models or not rules:
             return None
-        noticed, missed = (sum(each.status == status for each in rules) for status in ("noticed", "unnoticed"))
-        return Estimate(noticed / len(rules), noticed / len(rules), (len(rules) - missed) / len(rules), 1.0 - LEVEL)
+        noticed, missed = (
+            sum(each.status == status for each in rules) for status in ("noticed", "unnoticed")
+        )
+        return Estimate(
+            noticed / len(rules),
+            noticed / len(rules),
+            (len(rules) - missed) / len(rules),
+            1.0 - LEVEL,
+        )
 
     @property
     def uncovered(self) -> list[Rule]:
@@ -347,7 +421,9 @@ async def score(
     suite = suite or Suite.required(skill)
     if not students:
         return Score(skill, suite, rules_of(skill, suite))
-    plan = make_plan(skill, suite, students, replace(options or PlanOptions(runs=2), baseline=False))
+    plan = make_plan(
+        skill, suite, students, replace(options or PlanOptions(runs=2), baseline=False)
+    )
     async with open_engine(store, models, events) as engine:
         return await Scoring(plan, engine).run()
 
@@ -364,7 +440,9 @@ class Scoring:
         # A student that does not act never sees the files.
         self.rules = rules_of(self.plan.skill, self.plan.suite, files=self.plan.acts)
         if not self.rules:
-            raise UsageError(f"{self.plan.skill.name}: there is nothing to take out: it has no text")
+            raise UsageError(
+                f"{self.plan.skill.name}: there is nothing to take out: it has no text"
+            )
         self.mutation = Mutation(
             sections=2 * [rule.block.section for rule in self.rules],
             cases=tuple(case.id for case in self.plan.suite.cases),
@@ -380,7 +458,11 @@ class Scoring:
         """About so many trials of each case, if most rules are noticed."""
         if self.plan.runs == 1:
             return 2
-        return REFERENCE_ROUNDS + FIRST_ROUNDS + math.ceil(MAX_ROUNDS * len(self.rules) / len(self.plan.suite.cases))
+        return (
+            REFERENCE_ROUNDS
+            + FIRST_ROUNDS
+            + math.ceil(MAX_ROUNDS * len(self.rules) / len(self.plan.suite.cases))
+        )
 
     async def run(self) -> Score:
         mutation = self.mutation
@@ -394,7 +476,11 @@ class Scoring:
             rules=[self._judge(number) for number in range(len(self.rules))],
             models=mutation.models or [address.name for address in self.plan.models],
             gutted_noticed=mutation.gutted_noticed if gutted else None,
-            idle_cases=[case for case in mutation.cases if gutted and case not in noticing.union(gutted.lost, failing)],
+            idle_cases=[
+                case
+                for case in mutation.cases
+                if gutted and case not in noticing.union(gutted.lost, failing)
+            ],
             failing_cases=failing,
             trials=mutation.trials,
             halted=halted,
@@ -404,16 +490,24 @@ class Scoring:
         rule, mutation, opposite = self.rules[number], self.mutation, number + len(self.rules)
         for change, how in ((number, "loss"), (opposite, "opposite")):
             if change in mutation.noticed:
-                return replace(rule, status="noticed", noticed_by=how, cases=mutation.noticed[change])
+                return replace(
+                    rule, status="noticed", noticed_by=how, cases=mutation.noticed[change]
+                )
         can_be_reversed = rule.opposite and mutation.cases_for(opposite)
         is_tried = number in mutation.tried and (opposite in mutation.tried or not can_be_reversed)
         is_open = not is_tried or not mutation.open.isdisjoint((number, opposite))
         return replace(rule, status="undecided" if is_open else "unnoticed")
 
     def version(self, changed: Blocks) -> Skill:
-        rules = [(self.rules[number % len(self.rules)], number >= len(self.rules)) for number in changed]
-        return edit_blocks(self.plan.skill, {rule.block: rule.opposite if is_so else "" for rule, is_so in rules})
+        rules = [
+            (self.rules[number % len(self.rules)], number >= len(self.rules)) for number in changed
+        ]
+        return edit_blocks(
+            self.plan.skill, {rule.block: rule.opposite if is_so else "" for rule, is_so in rules}
+        )
 
-    async def _measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
+    async def _measure(
+        self, removed: Blocks, cases: Sequence[str], seeds: range
+    ) -> Sequence[Outcome]:
         plan = replace(self.plan, skill=self.version(removed))
         return (await self.engine.run_part(plan, cases, seeds)).outcomes

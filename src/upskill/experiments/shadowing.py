@@ -17,7 +17,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upskill.experiments.ablation import FRESH_SEEDS, MIN_ROOM, Pair, holm, lift, log_wealth, odds_of_loss
+from upskill.experiments.ablation import (
+    FRESH_SEEDS,
+    MIN_ROOM,
+    Pair,
+    holm,
+    lift,
+    log_wealth,
+    odds_of_loss,
+)
 from upskill.verdicts.statistics import Estimate
 
 FIRST_ROUNDS, SCREENING_ROUNDS = 3, 8  # of a request, at first and if it is in doubt
@@ -57,7 +65,9 @@ class Conflict:
     rounds: int = 0  # on fresh seeds
     shown: bool = False
     cleared: bool = False  # it is shown to lose no more than the tolerance
-    change: Estimate | None = None  # of activation on these queries, beside the others against alone
+    change: Estimate | None = (
+        None  # of activation on these queries, beside the others against alone
+    )
 
 
 @dataclass
@@ -72,7 +82,9 @@ class Shadowing:
     conflicts: list[Conflict] = field(default_factory=list[Conflict])
     trials: int = 0
     catalogs: set[Names] = field(default_factory=set[Names])
-    explained: dict[str, set[str]] = field(default_factory=dict[str, set[str]])  # queries that mostly go to one taker
+    explained: dict[str, set[str]] = field(
+        default_factory=dict[str, set[str]]
+    )  # queries that mostly go to one taker
     asked: dict[tuple[str, Names, str], dict[int, Opened]] = field(
         default_factory=dict[tuple[str, Names, str], dict[int, Opened]]
     )  # by skill, those beside it, and query, then by seed
@@ -88,7 +100,9 @@ class Shadowing:
         await self._confirm()
         for skill, queries in self.explained.items():  # by a taker that may need others beside it
             shown = {query for each in self.shown if each.skill == skill for query in each.queries}
-            for group, lost in (await self._split(skill, self.beside(skill), queries - shown)).items():
+            for group, lost in (
+                await self._split(skill, self.beside(skill), queries - shown)
+            ).items():
                 self._accuse(skill, group, lost)
         await self._confirm()
 
@@ -97,7 +111,9 @@ class Shadowing:
     async def _examine(self, skill: str) -> None:
         """Find out who seems to take its requests."""
         others = self.beside(skill)
-        doubtful = tuple(query for query in self.queries[skill] if not all(self._own(skill, others, query)))
+        doubtful = tuple(
+            query for query in self.queries[skill] if not all(self._own(skill, others, query))
+        )
         for rounds in range(FIRST_ROUNDS + 1, SCREENING_ROUNDS + 1):
             doubtful = tuple(query for query in doubtful if self._odds_at_most(skill, query) > 0.0)
             unclear = [query for query in doubtful if self._odds_at_most(skill, query) < NOTICED]
@@ -119,13 +135,18 @@ class Shadowing:
                 self._accuse(skill, group, lost)
 
     def _accuse(self, skill: str, others: Names, queries: Iterable[str]) -> None:
-        known = next((each for each in self.conflicts if (each.skill, each.others) == (skill, others)), None)
+        known = next(
+            (each for each in self.conflicts if (each.skill, each.others) == (skill, others)), None
+        )
         if known and known.shown:
             return  # on other requests
         if known is None:
             self.conflicts.append(known := Conflict(skill, others, ()))
         wanted = {*known.queries, *queries}
-        known.queries, known.cleared = tuple(query for query in self.queries[skill] if query in wanted), False
+        known.queries, known.cleared = (
+            tuple(query for query in self.queries[skill] if query in wanted),
+            False,
+        )
         self.tell(f"{skill} seems to lose requests beside {', '.join(sorted(others))}")
 
     def _got(self, skill: str, query: str) -> Counter[str]:
@@ -143,7 +164,9 @@ class Shadowing:
         for half in (names[: len(names) // 2], names[len(names) // 2 :]) if len(names) > 1 else ():
             found |= await self._split(skill, frozenset(half), lost)
         rest = frozenset(lost).difference(*found.values())
-        if rest and not any(len(each) == 1 for each in found):  # beside a single one, the rest may have been luck
+        if rest and not any(
+            len(each) == 1 for each in found
+        ):  # beside a single one, the rest may have been luck
             found[group] = rest
         return found
 
@@ -154,7 +177,9 @@ class Shadowing:
             rounds += 1
             await self._extend(skill, ALONE, waiting, rounds + 2)
             await self._extend(skill, others, waiting, rounds)
-            waiting = tuple(query for query in waiting if abs(self._odds(skill, others, query)) < NOTICED)
+            waiting = tuple(
+                query for query in waiting if abs(self._odds(skill, others, query)) < NOTICED
+            )
         return tuple(query for query in queries if self._odds(skill, others, query) > 0.0)
 
     def _odds(self, skill: str, others: Names, query: str) -> float:
@@ -163,7 +188,11 @@ class Shadowing:
         if self.is_greedy:
             return math.inf if any(alone) and not any(beside) else -math.inf
         rate = (sum(alone) + 0.5) / (len(alone) + 1.0)
-        return odds_of_loss(rate, sum(beside), len(beside) - sum(beside)) if rate >= MIN_ROOM else -math.inf
+        return (
+            odds_of_loss(rate, sum(beside), len(beside) - sum(beside))
+            if rate >= MIN_ROOM
+            else -math.inf
+        )
 
     def _odds_at_most(self, skill: str, query: str) -> float:
         """The same with all installed, if it is always opened when it is alone."""
@@ -197,7 +226,9 @@ class Shadowing:
                 conflict.cleared = sum(losses) <= 0.0
                 evidence[number] = -math.inf if conflict.cleared else math.inf
             else:
-                conflict.cleared = log_wealth([-each for each in losses], -self.tolerance) >= CLEARED
+                conflict.cleared = (
+                    log_wealth([-each for each in losses], -self.tolerance) >= CLEARED
+                )
                 evidence[number] = log_wealth(losses, self.tolerance)
         for number in holm(evidence, ACCUSING / 2):  # it is done twice
             self.conflicts[number].shown = True
@@ -206,9 +237,16 @@ class Shadowing:
         """By query and seed: whether it was opened alone, and beside the others. Errors count against a loss."""
         found: list[Pair] = []
         for query in conflict.queries:
-            alone, beside = (self.asked.get((conflict.skill, each, query), {}) for each in (ALONE, conflict.others))
+            alone, beside = (
+                self.asked.get((conflict.skill, each, query), {})
+                for each in (ALONE, conflict.others)
+            )
             found += [
-                (query, float(conflict.skill in (alone[seed] or ())), float(opened is None or conflict.skill in opened))
+                (
+                    query,
+                    float(conflict.skill in (alone[seed] or ())),
+                    float(opened is None or conflict.skill in opened),
+                )
                 for seed, opened in sorted(beside.items())
                 if seed in alone and (self.is_greedy or seed >= self.seed + FRESH_SEEDS)
             ]
@@ -224,7 +262,11 @@ class Shadowing:
     def _opened(self, skill: str, others: Names, query: str) -> list[tuple[str, ...]]:
         """What each trial of the search opened."""
         rows = self.asked.get((skill, others, query), {})
-        return [each for seed, each in rows.items() if each is not None and seed < self.seed + FRESH_SEEDS]
+        return [
+            each
+            for seed, each in rows.items()
+            if each is not None and seed < self.seed + FRESH_SEEDS
+        ]
 
     def _own(self, skill: str, others: Names, query: str) -> list[bool]:
         return [skill in opened for opened in self._opened(skill, others, query)]
@@ -251,16 +293,27 @@ class Shadowing:
 
     def alone(self, skill: str) -> float | None:
         """How often it was opened alone, on those of its queries that were in doubt."""
-        by_query = [self.asked.get((skill, ALONE, query), {}).values() for query in self.queries[skill]]
-        scored = [opened for rows in by_query if (opened := [each for each in rows if each is not None])]
+        by_query = [
+            self.asked.get((skill, ALONE, query), {}).values() for query in self.queries[skill]
+        ]
+        scored = [
+            opened for rows in by_query if (opened := [each for each in rows if each is not None])
+        ]
         rates = [sum(skill in each for each in opened) / len(opened) for opened in scored]
         return sum(rates) / len(rates) if rates else None
 
     def shares(self, skill: str) -> dict[str, float]:
         """Of its requests with all installed: what went to itself, to others that were opened instead, and to none."""
         counted = [counts for query in self.queries[skill] if (counts := self._got(skill, query))]
-        names = dict.fromkeys([skill, *(name for counts in counted for name in counts)]) if counted else ()
-        return {name: sum(counts[name] / counts.total() for counts in counted) / len(counted) for name in names}
+        names = (
+            dict.fromkeys([skill, *(name for counts in counted for name in counts)])
+            if counted
+            else ()
+        )
+        return {
+            name: sum(counts[name] / counts.total() for counts in counted) / len(counted)
+            for name in names
+        }
 
     @property
     def shown(self) -> Iterator[Conflict]:

@@ -109,13 +109,17 @@ class Reply:
     attempts: int = 1
     stop_details: str = ""  # why there is no answer, in the provider's words
     file: str = ""  # that somebody wrote the answer into
-    redraws: Mapping[str, int] = field(default_factory=dict[str, int])  # failed draws that came before it, by reason
+    redraws: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # failed draws that came before it, by reason
 
 
 class Unanswered(ModelError):
     """The model refused, or the prompt or the answer had no room."""
 
-    def __init__(self, message: str, hint: str = "", *, stop: Stop, text: str = "", status: int | None = None) -> None:
+    def __init__(
+        self, message: str, hint: str = "", *, stop: Stop, text: str = "", status: int | None = None
+    ) -> None:
         super().__init__(message, hint, status=status)
         self.stop: Stop = stop
         self.text = text
@@ -123,7 +127,9 @@ class Unanswered(ModelError):
     def as_reply(self, request: Request) -> Reply:
         # A prompt that was turned away is free, but it had tokens.
         sent = sum(len(message.text) for message in request.messages) // 4
-        return Reply(self.text, self.usage or Usage(sent, cost_usd=0.0), self.stop, stop_details=self.message)
+        return Reply(
+            self.text, self.usage or Usage(sent, cost_usd=0.0), self.stop, stop_details=self.message
+        )
 
 
 class Model(Protocol):
@@ -165,7 +171,9 @@ class ModelContext:
     connections: int = 64  # at the same time, to one endpoint
     retries: int = 4  # further tries for what can heal
     servers: int = 0  # of each embedded model; 0: one for each core
-    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])  # given ones
+    prices: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict[str, Mapping[str, float]]
+    )  # given ones
     # Permanent errors in a row that a model had elsewhere, by its name.
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
     tell: Callable[[str], None] = _ignore  # a line for the person
@@ -175,7 +183,9 @@ class ModelContext:
     @classmethod
     def load(cls, settings: Settings | None = None, **changes: Any) -> ModelContext:
         settings = settings or Settings.load()
-        prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
+        prices = {
+            name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()
+        }
         return replace(cls(keys=find_keys(), timeout=settings.timeout, prices=prices), **changes)
 
     def portable(self) -> ModelContext:
@@ -223,7 +233,14 @@ class ReplyStore(Protocol):
     def reply(self, key: str) -> str | None: ...
 
     async def add_reply(
-        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
+        self,
+        key: str,
+        model: str,
+        reply: str,
+        role: str = "",
+        request: str = "",
+        *,
+        wait: bool = True,
     ) -> None:
         """Durable when it returns; with `wait=False`, at the latest with the next thing that somebody waits for.
 

@@ -21,7 +21,9 @@ ALIASES: dict[str, str] = {
     "gemini": "gemini:gemini-3.8-flash",
     "deepseek": "deepseek:deepseek-chat",
 }
-COMMANDS = tuple(spec.name for spec in AGENT_SPECS.values() if spec.model)  # installed command-line agents
+COMMANDS = tuple(
+    spec.name for spec in AGENT_SPECS.values() if spec.model
+)  # installed command-line agents
 PROVIDER_PATTERNS = {  # for suggestions
     r"claude-(?!code)": "anthropic",
     r"(gpt-|chatgpt-|o\d)": "openai",
@@ -45,7 +47,9 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
     """With a base URL, `name` is the server's own. The URL is part of the address, so servers never share results."""
     name = name.strip()
     if not name:
-        raise UsageError("the model name is empty", "Use provider:model, or `local` for the embedded model.")
+        raise UsageError(
+            "the model name is empty", "Use provider:model, or `local` for the embedded model."
+        )
     if base_url:
         return Address(name, "openai", name, endpoint="generic", base_url=base_url.rstrip("/"))
     text = ALIASES.get(name, name).removeprefix("cli.")
@@ -85,7 +89,11 @@ def _guess(text: str) -> str:
     """A hint: who most likely serves a name without a provider, or the nearest alias."""
     provider, _, model = text.partition("/")
     provider = SPELLINGS.get(provider, provider)
-    if model and (provider in ENDPOINTS or provider == "anthropic") and not model.startswith("gpt-oss"):
+    if (
+        model
+        and (provider in ENDPOINTS or provider == "anthropic")
+        and not model.startswith("gpt-oss")
+    ):
         return f"Did you mean {provider}:{model}?"
     for pattern, provider in PROVIDER_PATTERNS.items():
         if re.match(pattern, text):

@@ -15,10 +15,32 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
-from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
-from upskill.models.draws import count_failure, failure_of, max_retries, status_failure, why_no_answer
+from upskill.models import (
+    Address,
+    Message,
+    Model,
+    ModelContext,
+    Reply,
+    Request,
+    Stop,
+    ToolCall,
+    Unanswered,
+)
+from upskill.models.draws import (
+    count_failure,
+    failure_of,
+    max_retries,
+    status_failure,
+    why_no_answer,
+)
 from upskill.models.ledger import count_retry
-from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt, unanswered_stop
+from upskill.models.parsing import (
+    collect_secrets,
+    count_or_zero,
+    parse_arguments,
+    safe_excerpt,
+    unanswered_stop,
+)
 from upskill.models.prices import price_for
 from upskill.models.throttling import PERMANENT, CircuitBreaker, backoff, limiter_for
 from upskill.plain import dict_or_empty
@@ -35,7 +57,8 @@ async def open_model(address: Address, context: ModelContext) -> Model:
         models = import_module("pydantic_ai.models")
     except ImportError as error:
         raise UsageError(
-            f"{address.name!r} needs pydantic-ai, which is not installed", f"Run `{add_extra('providers')}`."
+            f"{address.name!r} needs pydantic-ai, which is not installed",
+            f"Run `{add_extra('providers')}`.",
         ) from error
     if ":" not in address.model:
         raise UsageError(
@@ -114,7 +137,11 @@ class BridgedModel:
                 instrument=False,
             )
         except exceptions.ModelAPIError as error:
-            if self._takes_temperature and request.temperature is not None and "temperature" in str(error):
+            if (
+                self._takes_temperature
+                and request.temperature is not None
+                and "temperature" in str(error)
+            ):
                 self._takes_temperature = False
                 return await self._ask(request)
             raise self._error(error, getattr(error, "status_code", None)) from error
@@ -123,7 +150,9 @@ class BridgedModel:
 
     def _error(self, error: Exception, status: int | None = None) -> ModelError:
         message, kind = safe_excerpt(str(error), self._secrets), type(error).__name__
-        stop = "context" if "ContextWindow" in kind else "refusal" if "ContentFilter" in kind else None
+        stop = (
+            "context" if "ContextWindow" in kind else "refusal" if "ContentFilter" in kind else None
+        )
         if stop := stop or unanswered_stop(message, status):
             return Unanswered(message, stop=stop, status=status)
         failure = ""
@@ -134,7 +163,10 @@ class BridgedModel:
         return ModelError(message, status=status, failure=failure)
 
     def _settings(self, request: Request) -> dict[str, Any]:
-        settings: dict[str, Any] = {"max_tokens": request.max_output_tokens, "timeout": self.context.timeout}
+        settings: dict[str, Any] = {
+            "max_tokens": request.max_output_tokens,
+            "timeout": self.context.timeout,
+        }
         if request.temperature is not None and self._takes_temperature:
             settings["temperature"] = request.temperature
         if request.seed is not None:
@@ -144,17 +176,24 @@ class BridgedModel:
         return settings
 
     def _read(self, response: Any, seconds: float) -> Reply:
-        parts = {kind: [part for part in response.parts if part.part_kind == kind] for kind in PART_KINDS}
-        text, thoughts = ("".join(part.content or "" for part in parts[kind]) for kind in ("text", "thinking"))
+        parts = {
+            kind: [part for part in response.parts if part.part_kind == kind] for kind in PART_KINDS
+        }
+        text, thoughts = (
+            "".join(part.content or "" for part in parts[kind]) for kind in ("text", "thinking")
+        )
         calls = tuple(
-            ToolCall(part.tool_call_id, part.tool_name, parse_arguments(part.args)) for part in parts["tool-call"]
+            ToolCall(part.tool_call_id, part.tool_name, parse_arguments(part.args))
+            for part in parts["tool-call"]
         )
         reason = response.finish_reason or ""
         excerpt = safe_excerpt(text, self._secrets) or reason
         error: ModelError | None = None
         if reason == "content_filter":
             error = Unanswered(f"the provider refused: {excerpt}", stop="refusal", text=text)
-        elif why := why_no_answer(self._finish_reason(response), is_empty=not response.parts and reason != "length"):
+        elif why := why_no_answer(
+            self._finish_reason(response), is_empty=not response.parts and reason != "length"
+        ):
             error = ModelError(f"{why}: {excerpt}", failure="no answer")
         elif reason == "length" and not text.strip() and not calls:
             message = "the model used up its output tokens before answering"
@@ -167,7 +206,9 @@ class BridgedModel:
             self._usage(response),
             stop="tools" if calls else STOP_REASONS.get(reason, "other" if reason else "end"),
             calls=calls,
-            thinking=({ORIGINAL: _adapter().dump_python([response], mode="json")[0]},) if calls else (),
+            thinking=({ORIGINAL: _adapter().dump_python([response], mode="json")[0]},)
+            if calls
+            else (),
             thoughts=thoughts,
             model=response.model_name or "",
             seconds=seconds,
@@ -181,14 +222,23 @@ class BridgedModel:
 
     def _usage(self, response: Any) -> Usage:
         usage = response.usage
-        input_tokens, output_tokens = count_or_zero(usage.input_tokens), count_or_zero(usage.output_tokens)
+        input_tokens, output_tokens = (
+            count_or_zero(usage.input_tokens),
+            count_or_zero(usage.output_tokens),
+        )
         cached = count_or_zero(usage.cache_read_tokens)
         reasoning = count_or_zero(dict_or_empty(usage.details).get("reasoning_tokens"))
         cost = self.price.cost(input_tokens, output_tokens, cached)
         if cost is None:
             with suppress(LookupError, ValueError, AssertionError):
                 cost = float(response.cost().total_price)
-        return Usage(input_tokens, output_tokens, min(cached, input_tokens), min(reasoning, output_tokens), cost)
+        return Usage(
+            input_tokens,
+            output_tokens,
+            min(cached, input_tokens),
+            min(reasoning, output_tokens),
+            cost,
+        )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -205,8 +255,12 @@ def _write_messages(messages: Iterable[Message]) -> list[Any]:
 
     def write_part(message: Message) -> Any:
         if message.role == "tool":
-            return its.ToolReturnPart(names.get(message.call_id, ""), message.text, tool_call_id=message.call_id)
-        return (its.SystemPromptPart if message.role == "system" else its.UserPromptPart)(message.text)
+            return its.ToolReturnPart(
+                names.get(message.call_id, ""), message.text, tool_call_id=message.call_id
+            )
+        return (its.SystemPromptPart if message.role == "system" else its.UserPromptPart)(
+            message.text
+        )
 
     written: list[Any] = []
     for is_answer, turns in groupby(messages, lambda message: message.role == "assistant"):
@@ -222,7 +276,10 @@ def _write_answer(its: Any, message: Message) -> Any:
         if ORIGINAL in thinking:
             return _adapter().validate_python([thinking[ORIGINAL]])[0]
     text = [its.TextPart(message.text)] if message.text else []
-    calls = [its.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.calls]
+    calls = [
+        its.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id)
+        for call in message.calls
+    ]
     return its.ModelResponse(parts=[*text, *calls])
 
 
@@ -234,10 +291,18 @@ def _parameters(request: Request) -> Any:
     models = import_module("pydantic_ai.models")
     definition = import_module("pydantic_ai.tools").ToolDefinition
     tools = [
-        definition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters))
+        definition(
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema=dict(tool.parameters),
+        )
         for tool in request.tools
     ]
     if request.schema is None:
         return models.ModelRequestParameters(function_tools=tools)
-    output = import_module("pydantic_ai.output").OutputObjectDefinition(json_schema=dict(request.schema), name="answer")
-    return models.ModelRequestParameters(function_tools=tools, output_mode="native", output_object=output)
+    output = import_module("pydantic_ai.output").OutputObjectDefinition(
+        json_schema=dict(request.schema), name="answer"
+    )
+    return models.ModelRequestParameters(
+        function_tools=tools, output_mode="native", output_object=output
+    )

@@ -128,7 +128,9 @@ class CachedModel:
 class BatchReplies:
     """Answers with the stored replies of a batch, and asks no model."""
 
-    def __init__(self, address: Address, replies: ReplyStore, errors: Mapping[str, UpskillError]) -> None:
+    def __init__(
+        self, address: Address, replies: ReplyStore, errors: Mapping[str, UpskillError]
+    ) -> None:
         self.address = address
         self.replies = replies
         self.errors = errors
@@ -140,7 +142,9 @@ class BatchReplies:
         if error := self.errors.get(key):
             raise copy(error)  # whoever catches it may change its message
         if (text := self.replies.reply(key)) is None:
-            raise ModelError(f"{self.address.name}: this request was not part of a batch", failure="not asked")
+            raise ModelError(
+                f"{self.address.name}: this request was not part of a batch", failure="not asked"
+            )
         reply = read_reply(text)
         (current_draws() or Draws()).include(reply.redraws)
         return reply

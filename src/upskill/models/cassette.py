@@ -104,7 +104,9 @@ class Cassette:
                 try:
                     self._read_line(line, number)
                 except (*_UNUSABLE, sqlite3.Error) as error:
-                    raise ValueError(f"line {number} is invalid ({type(error).__name__}: {error})") from error
+                    raise ValueError(
+                        f"line {number} is invalid ({type(error).__name__}: {error})"
+                    ) from error
         except _UNUSABLE as error:
             raise self._unreadable(str(error)) from error
         except (OSError, EOFError, zlib.error) as error:
@@ -134,7 +136,9 @@ class Cassette:
             while text := stream.readline(MAX_LINE + 1):
                 unpacked += len(text)
                 if len(text) > MAX_LINE or unpacked > MAX_UNPACKED:
-                    raise ValueError(f"it unpacks to more than {MAX_UNPACKED // 10**9} GB, or a line is too long")
+                    raise ValueError(
+                        f"it unpacks to more than {MAX_UNPACKED // 10**9} GB, or a line is too long"
+                    )
                 self._content.update(text)
                 line = as_mapping(json.loads(text.decode()))
                 if line is None or is_deep(line):
@@ -149,7 +153,9 @@ class Cassette:
         self.students = self.addresses[: self._model(line["students"] - 1) + 1]
         if len({address.name for address in self.addresses}) < len(self.addresses):
             raise ValueError("two models have the same name")
-        self.settings = settings = Settings(**{field.name: line[field.name] for field in fields(Settings)})
+        self.settings = settings = Settings(
+            **{field.name: line[field.name] for field in fields(Settings)}
+        )
         _integer(settings.seed)
         if not 1 <= _integer(settings.runs) <= MAX_RUNS or _integer(settings.max_output_tokens) < 1:
             raise ValueError("the number of repeats or the output limit is out of range")
@@ -157,7 +163,13 @@ class Cassette:
             _number(settings.temperature)
         if as_mapping(settings.bounds) is None:
             raise ValueError("the limits are not an object")
-        for value in (settings.run, settings.created, settings.skill, settings.visible_hash, settings.agent):
+        for value in (
+            settings.run,
+            settings.created,
+            settings.skill,
+            settings.visible_hash,
+            settings.agent,
+        ):
             _text(value)
         for arm in settings.arms:
             _text(arm)
@@ -174,12 +186,19 @@ class Cassette:
         if self._ended:
             raise ValueError("data after the last line")
         if trial := as_mapping(line.get("trial")):
-            identity = (self._model(trial["model"]), _text(trial["case"]), _text(trial["arm"]), _integer(trial["seed"]))
+            identity = (
+                self._model(trial["model"]),
+                _text(trial["case"]),
+                _text(trial["arm"]),
+                _integer(trial["seed"]),
+            )
             if identity in self._trials or len(self._trials) >= MAX_TRIALS:
                 raise ValueError(f"a duplicate trial, or more than {MAX_TRIALS:,} trials")
             key, error = _text(trial.get("key", "")), _text(trial.get("error", ""))
             redraws = _counts(trial.get("redraws", {}))
-            self._trials[identity] = Recorded(key, error, bool(trial.get("redacted", False)), redraws)
+            self._trials[identity] = Recorded(
+                key, error, bool(trial.get("redacted", False)), redraws
+            )
         elif reply := as_mapping(line.get("reply")):
             model, request = self._model(reply["by"]), _text(reply["request"])
             read_recorded(reply)  # whatever is wrong with it is said now
@@ -211,7 +230,9 @@ class Cassette:
         if name not in names:
             has = f"It contains {', '.join(names)}."
             near = did_you_mean(name, names) if len(names) > 1 else ""
-            raise UsageError(f"{self.path}: no replies from {name}", near if near.startswith("Did") else has)
+            raise UsageError(
+                f"{self.path}: no replies from {name}", near if near.startswith("Did") else has
+            )
         return self.addresses[names.index(name)]
 
     def reply(self, address: Address, request: str) -> Reply | None:
@@ -262,26 +283,42 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
         _number(usage["cost_usd"])
     if row.get("stop", "end") not in get_args(Stop):
         raise ValueError(f"{row.get('stop')!r} is not a stop reason")
-    texts = {name: _text(row.get(name, "")) for name in ("text", "thoughts", "model", "stop_details")}
+    texts = {
+        name: _text(row.get(name, "")) for name in ("text", "thoughts", "model", "stop_details")
+    }
     calls = as_list(row.get("calls", []))
     thinking = as_list(row.get("thinking", []))
-    if calls is None or thinking is None or not all(as_mapping(each) is not None for each in (*calls, *thinking)):
+    if (
+        calls is None
+        or thinking is None
+        or not all(as_mapping(each) is not None for each in (*calls, *thinking))
+    ):
         raise ValueError("the calls or thoughts are not a list of objects")
     for call in calls:
         ToolCall(_text(call["id"]), _text(call["name"]), {})
         if as_mapping(call["arguments"]) is None:
             raise ValueError("the arguments of a tool call must be an object")
-    plain = {"usage": usage, "calls": calls, "thinking": thinking, "stop": row.get("stop", "end"), **texts}
+    plain = {
+        "usage": usage,
+        "calls": calls,
+        "thinking": thinking,
+        "stop": row.get("stop", "end"),
+        **texts,
+    }
     seconds, attempts = _number(row.get("seconds", 0.0)), _integer(row.get("attempts", 1))
     redraws = _counts(row.get("redraws", {}))
-    return read_reply(json.dumps(plain | {"seconds": seconds, "attempts": attempts, "redraws": redraws}))
+    return read_reply(
+        json.dumps(plain | {"seconds": seconds, "attempts": attempts, "redraws": redraws})
+    )
 
 
 def _address(row: Mapping[str, Any]) -> Address:
     name = _text(row["name"])
     if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
         raise ValueError(f"{name!r:.60} is not a model name")
-    return Address(**{name: _text(row[name]) for name in ("name", "provider", "model", "endpoint", "effort")})
+    return Address(
+        **{name: _text(row[name]) for name in ("name", "provider", "model", "endpoint", "effort")}
+    )
 
 
 def _text(value: object) -> str:
@@ -304,7 +341,11 @@ def _counts(value: object) -> dict[str, int]:
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not 0 <= value <= MAX_NUMBER
+    ):
         raise TypeError(f"{value!r:.60} is not a number in range")
     return value
 

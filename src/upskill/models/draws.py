@@ -16,7 +16,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from upskill.errors import CheckError, MissingTool, ModelError, SandboxError, TrialError
 
-Retries = Literal["none", "one", "some", "many"]  # without the first try: 0, 1, `retries`, twice that
+Retries = Literal[
+    "none", "one", "some", "many"
+]  # without the first try: 0, 1, `retries`, twice that
 
 
 class Failure(NamedTuple):
@@ -29,29 +31,49 @@ class Failure(NamedTuple):
 
 FAILURES: dict[str, Failure] = {
     # Nothing was drawn: the server did not start on an answer.
-    "no connection": Failure("connection refused, name not found, no TLS, refused by a proxy", False, "some"),
-    "status 401": Failure("status 401, or LiteLLM's `no_db_connection`: the API key was rejected", False),
+    "no connection": Failure(
+        "connection refused, name not found, no TLS, refused by a proxy", False, "some"
+    ),
+    "status 401": Failure(
+        "status 401, or LiteLLM's `no_db_connection`: the API key was rejected", False
+    ),
     "no such model": Failure("status 400 or 404 that says the server has no such model", False),
     "rate limit": Failure("status 429 with `retry-after` or a rate-limit header", False, "many"),
-    "not admitted": Failure("status 503 that says the model is loading or the queue is full", False, "many"),
+    "not admitted": Failure(
+        "status 503 that says the model is loading or the queue is full", False, "many"
+    ),
     "unsupported parameter": Failure(
-        "status 400 or 422 about a parameter or an answer limit; retried without it, or with a smaller limit", False
+        "status 400 or 422 about a parameter or an answer limit; retried without it, or with a smaller limit",
+        False,
     ),
     "not asked": Failure(
-        "no call was made: the model was stopped, the batch was rejected, or no reply was recorded", False
+        "no call was made: the model was stopped, the batch was rejected, or no reply was recorded",
+        False,
     ),
-    "missing tool": Failure("a program that a check needs is not installed; the answer is kept", False),
+    "missing tool": Failure(
+        "a program that a check needs is not installed; the answer is kept", False
+    ),
     # Everything else is a draw.
     "overload": Failure("status 429 without such a header, any other 503, 529", True, "many"),
     "server error": Failure("any other 5xx status; 408, 409, 425", True, "some"),
-    "other status": Failure("any other status except 200: 400, 402, 403, 404, 413, 422, a redirect", True),
-    "dropped connection": Failure("the connection dropped before or during the answer", True, "some"),
+    "other status": Failure(
+        "any other status except 200: 400, 402, 403, 404, 413, 422, a redirect", True
+    ),
+    "dropped connection": Failure(
+        "the connection dropped before or during the answer", True, "some"
+    ),
     "timeout": Failure("no answer, or only part of one, within `timeout`", True, "one"),
     "too large": Failure("a body of more than 32 MiB", True),
-    "unreadable body": Failure("an empty body, an HTML page, no JSON object, or an encoding we cannot decode", True),
+    "unreadable body": Failure(
+        "an empty body, an HTML page, no JSON object, or an encoding we cannot decode", True
+    ),
     "error in a 200": Failure("status 200 with an error in its body", True),
-    "no answer": Failure("status 200 without choices or content; a finish reason that is null or `error`", True),
-    "retried by a proxy": Failure("a LiteLLM proxy that retried before it answered, by its headers", True),
+    "no answer": Failure(
+        "status 200 without choices or content; a finish reason that is null or `error`", True
+    ),
+    "retried by a proxy": Failure(
+        "a LiteLLM proxy that retried before it answered, by its headers", True
+    ),
     "another model": Failure("a LiteLLM proxy that let another model answer, by its headers", True),
     "model": Failure("any other model error: a command, an embedded model, a batch", True),
     "agent": Failure("an agent program that exits without an answer", True),
@@ -59,7 +81,9 @@ FAILURES: dict[str, Failure] = {
     "check": Failure("a check or a judge that fails", True),
     "judge reply": Failure("a judge's reply that is unusable and is requested again", True),
     "bug": Failure("a bug in upskill", True),
-    "interrupted": Failure("Ctrl-C while the student was working (free for an embedded model that chats)", True),
+    "interrupted": Failure(
+        "Ctrl-C while the student was working (free for an embedded model that chats)", True
+    ),
     "killed": Failure("a command or a worker killed during a call (likewise)", True),
 }
 
@@ -107,7 +131,9 @@ def why_no_answer(reason: str | None, *, is_empty: bool) -> str:
 
 def max_retries(failure: str, allowed: int) -> int:
     """Many where a server is overloaded: it takes a while to find the right number of calls."""
-    return {"none": 0, "one": min(allowed, 1), "some": allowed, "many": 2 * allowed}[FAILURES[failure].retries]
+    return {"none": 0, "one": min(allowed, 1), "some": allowed, "many": 2 * allowed}[
+        FAILURES[failure].retries
+    ]
 
 
 def _tells_limit(header: str) -> bool:
@@ -129,7 +155,12 @@ def failure_of(error: TrialError) -> str:
         return error.failure
     if error.traceback:
         return "bug"
-    kinds = ((MissingTool, "missing tool"), (CheckError, "check"), (SandboxError, "sandbox"), (ModelError, "model"))
+    kinds = (
+        (MissingTool, "missing tool"),
+        (CheckError, "check"),
+        (SandboxError, "sandbox"),
+        (ModelError, "model"),
+    )
     return next((name for kind, name in kinds if isinstance(error, kind)), "agent")
 
 
@@ -148,7 +179,9 @@ class Draws:
     """The failed draws of one trial, by reason."""
 
     reasons: Counter[str] = field(default_factory=Counter[str])
-    save: Callable[[Mapping[str, int]], None] = lambda _: None  # at once: the command may be stopped at any time
+    save: Callable[[Mapping[str, int]], None] = lambda _: (
+        None
+    )  # at once: the command may be stopped at any time
     note: OpenDraw | None = None
     begun: bool = False
 

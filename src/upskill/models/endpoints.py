@@ -24,10 +24,14 @@ class Endpoint:
     start: str = ""  # and the command that starts it
 
 
-def _local(name: str, base_url: str, variables: tuple[str, str], title: str, start: str) -> Endpoint:
+def _local(
+    name: str, base_url: str, variables: tuple[str, str], title: str, start: str
+) -> Endpoint:
     """A server on this machine, with the variables of its key (its own program's name for it) and of its URL."""
     key, url = variables
-    return Endpoint(name, base_url, (key,), (url,), key_required=False, prices="free", title=title, start=start)
+    return Endpoint(
+        name, base_url, (key,), (url,), key_required=False, prices="free", title=title, start=start
+    )
 
 
 ENDPOINTS: dict[str, Endpoint] = {
@@ -48,14 +52,36 @@ ENDPOINTS: dict[str, Endpoint] = {
             ("HF_BASE_URL",),
             prices="huggingface",
         ),
-        Endpoint("openrouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), prices="openrouter"),
-        Endpoint("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), prices="groq"),
-        Endpoint("together", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), prices="together"),
-        Endpoint("fireworks", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), prices="fireworks"),
         Endpoint(
-            "mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), prices="mistral", seed_field="random_seed"
+            "openrouter",
+            "https://openrouter.ai/api/v1",
+            ("OPENROUTER_API_KEY",),
+            prices="openrouter",
         ),
-        Endpoint("deepseek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), prices="deepseek", seeds=False),
+        Endpoint("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), prices="groq"),
+        Endpoint(
+            "together", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), prices="together"
+        ),
+        Endpoint(
+            "fireworks",
+            "https://api.fireworks.ai/inference/v1",
+            ("FIREWORKS_API_KEY",),
+            prices="fireworks",
+        ),
+        Endpoint(
+            "mistral",
+            "https://api.mistral.ai/v1",
+            ("MISTRAL_API_KEY",),
+            prices="mistral",
+            seed_field="random_seed",
+        ),
+        Endpoint(
+            "deepseek",
+            "https://api.deepseek.com/v1",
+            ("DEEPSEEK_API_KEY",),
+            prices="deepseek",
+            seeds=False,
+        ),
         Endpoint(
             "gemini",
             "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -73,7 +99,13 @@ ENDPOINTS: dict[str, Endpoint] = {
             title="LiteLLM's proxy",
             start="litellm --config FILE",
         ),
-        _local("ollama", "http://localhost:11434/v1", ("OLLAMA_API_KEY", "OLLAMA_BASE_URL"), "Ollama", "ollama serve"),
+        _local(
+            "ollama",
+            "http://localhost:11434/v1",
+            ("OLLAMA_API_KEY", "OLLAMA_BASE_URL"),
+            "Ollama",
+            "ollama serve",
+        ),
         _local(
             "lmstudio",
             "http://localhost:1234/v1",
@@ -81,7 +113,13 @@ ENDPOINTS: dict[str, Endpoint] = {
             "LM Studio",
             "lms server start",
         ),
-        _local("vllm", "http://localhost:8000/v1", ("VLLM_API_KEY", "VLLM_BASE_URL"), "vLLM", "vllm serve MODEL"),
+        _local(
+            "vllm",
+            "http://localhost:8000/v1",
+            ("VLLM_API_KEY", "VLLM_BASE_URL"),
+            "vLLM",
+            "vllm serve MODEL",
+        ),
         _local(
             "llama.cpp",
             "http://localhost:8080/v1",

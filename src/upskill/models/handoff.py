@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 PROMPT, ENDINGS = ".prompt.md", (".answer.json", ".answer.md", ".answer.txt")
-SIZE_LIMITS = {"minItems": ("item", "at least"), "maxItems": ("item", "at most"), "maxLength": ("character", "at most")}
+SIZE_LIMITS = {
+    "minItems": ("item", "at least"),
+    "maxItems": ("item", "at most"),
+    "maxLength": ("character", "at most"),
+}
 BLIND = (
     "Answer from this file alone, without looking at any other. If another file reads the same, answer each one "
     "afresh, as if you had not seen it before."
@@ -37,14 +41,23 @@ BLIND = (
 
 class WrongAnswer(UsageError):
     def __init__(self, file: str | Path, why: str) -> None:
-        super().__init__(f"{file}: this answer cannot be used: {why}", "Fix the file, then run the same command again.")
+        super().__init__(
+            f"{file}: this answer cannot be used: {why}",
+            "Fix the file, then run the same command again.",
+        )
 
 
 class HandoffModel:
     """A folder of prompts and answers: a teacher's, or a blind one."""
 
     def __init__(
-        self, name: str, folder: Path, price: Price, *, blind: bool = False, tell: Callable[[str], None] | None = None
+        self,
+        name: str,
+        folder: Path,
+        price: Price,
+        *,
+        blind: bool = False,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.name = name
         self.folder = folder
@@ -67,7 +80,9 @@ class HandoffModel:
             raise Paused([str(self.folder / f"{stem}{PROMPT}")])
         if reply is None:
             self._write(stem, request)
-            raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._own_stems)
+            raise Paused(
+                str(file) for file in self._unanswered() if _stem_of(file) in self._own_stems
+            )
         input_tokens = sum(estimate_tokens(message.text) for message in request.messages)
         output_tokens = estimate_tokens(reply.text)
         cost = self.price.cost(input_tokens, output_tokens)
@@ -80,7 +95,9 @@ class HandoffModel:
                 if _stem_of(file) not in self._own_stems:
                     file.unlink(missing_ok=True)
             if not self.blind:
-                self._tell_unused([file for file in unanswered if _stem_of(file) in self._own_stems])
+                self._tell_unused(
+                    [file for file in unanswered if _stem_of(file) in self._own_stems]
+                )
         for stem in sorted(self._waiting):
             self._write(stem, self._waiting[stem])
         self._waiting.clear()
@@ -96,7 +113,9 @@ class HandoffModel:
             self.tell(f"The prompt {unused[0]} is no longer needed; its answer is not used.")
         elif self.tell and unused:
             others = counted(len(unused) - 1, "other prompt")
-            self.tell(f"The prompt {unused[0]} and {others} are no longer needed; their answers are not used.")
+            self.tell(
+                f"The prompt {unused[0]} and {others} are no longer needed; their answers are not used."
+            )
 
     def _next_stem(self, request: Request) -> str:
         """The stem of a request's files: the one it has, or the next number."""
@@ -105,7 +124,11 @@ class HandoffModel:
         for file in known:
             if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
                 return _stem_of(file)
-        used = [file for file in known if _stem_of(file) in self._own_stems or self._answer(_stem_of(file))]
+        used = [
+            file
+            for file in known
+            if _stem_of(file) in self._own_stems or self._answer(_stem_of(file))
+        ]
         return f"{max(map(_number, used), default=0) + 1:02d}-{key}"
 
     def _read(self, stem: str, request: Request) -> Reply | None:
@@ -127,14 +150,20 @@ class HandoffModel:
 
     def _unanswered(self) -> list[Path]:
         """Our own prompts without an answer: names of blind ones have no number in front."""
-        known = (file for file in sorted(self.folder.glob(f"*{PROMPT}")) if ("-" not in file.name) == self.blind)
+        known = (
+            file
+            for file in sorted(self.folder.glob(f"*{PROMPT}"))
+            if ("-" not in file.name) == self.blind
+        )
         return [file for file in known if self._answer(_stem_of(file)) is None]
 
     def _write(self, stem: str, request: Request) -> None:
         parts = [f"# {turn.role}\n\n{turn.text}" for turn in request.messages]
         if request.schema is not None:
             schema = json.dumps(request.schema, indent=1, ensure_ascii=False)
-            parts.append(f"# your answer\n\nOne JSON object that matches this JSON schema:\n\n```json\n{schema}\n```")
+            parts.append(
+                f"# your answer\n\nOne JSON object that matches this JSON schema:\n\n```json\n{schema}\n```"
+            )
         ending = ENDINGS[0] if request.schema is not None else ENDINGS[1]
         parts.append(f"Write the answer, and nothing else, to `{stem}{ending}` next to this file.")
         if self.blind:
@@ -146,7 +175,9 @@ class HandoffModel:
             with open_private(self.folder / f"{stem}{PROMPT}") as file:
                 file.write(text)
         except OSError as error:
-            raise UsageError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
+            raise UsageError(
+                f"{self.folder}: cannot be written: {error.strerror or error}"
+            ) from error
 
 
 def _stem_of(file: Path) -> str:
@@ -187,4 +218,6 @@ def _nearest(error: ValidationError) -> ValidationError:
 
 
 async def open_model(address: Address, context: ModelContext) -> HandoffModel:
-    return HandoffModel(address.name, Path(address.model), price_for(address, context.prices), tell=context.tell)
+    return HandoffModel(
+        address.name, Path(address.model), price_for(address, context.prices), tell=context.tell
+    )

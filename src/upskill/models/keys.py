@@ -20,11 +20,15 @@ KEY_VARIABLES = (
 )
 
 
-def find_keys(environment: Mapping[str, str] = os.environ, env_file: Path = Path(".env")) -> dict[str, str]:
+def find_keys(
+    environment: Mapping[str, str] = os.environ, env_file: Path = Path(".env")
+) -> dict[str, str]:
     """Every known variable that is set, not to nothing. The environment wins over the file."""
     lines = read_input_text(env_file).splitlines() if env_file.is_file() else []
     keys = {match[1]: _unquoted(match[2]) for match in map(ENV_LINE.match, lines) if match}
-    return {name: value for name in KEY_VARIABLES if (value := environment.get(name) or keys.get(name))}
+    return {
+        name: value for name in KEY_VARIABLES if (value := environment.get(name) or keys.get(name))
+    }
 
 
 def _unquoted(value: str) -> str:

@@ -42,8 +42,12 @@ class Ledger:
             return
         total = self.total
         if ceilings.tokens is not None and total.total_tokens >= ceilings.tokens:
-            raise CeilingReached(f"the limit of {ceilings.tokens:,} tokens was reached ({total.total_tokens:,} used)")
-        if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd >= ceilings.cost_usd):
+            raise CeilingReached(
+                f"the limit of {ceilings.tokens:,} tokens was reached ({total.total_tokens:,} used)"
+            )
+        if ceilings.cost_usd is not None and (
+            total.cost_usd is None or total.cost_usd >= ceilings.cost_usd
+        ):
             spent = "unknown" if total.cost_usd is None else f"${total.cost_usd:.4f}"
             raise CeilingReached(f"the limit of ${ceilings.cost_usd:g} was reached ({spent} spent)")
 

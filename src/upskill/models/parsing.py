@@ -34,7 +34,11 @@ def unanswered_stop(error: str, status: int | None = None) -> Literal["context",
     """Why a prompt was turned away: too long, or refused by a filter; None for other errors."""
     if is_overflow(error) and status in (None, 200, 400, 413, 422, 500):
         return "context"
-    return "refusal" if re.search(CONTENT_FILTER, error) and status in (None, 200, 400, 403, 422, 451) else None
+    return (
+        "refusal"
+        if re.search(CONTENT_FILTER, error) and status in (None, 200, 400, 403, 422, 451)
+        else None
+    )
 
 
 # What servers say when a prompt fits and only the limit of the answer is too large beside it.
@@ -105,4 +109,6 @@ def estimate_tokens(text: str) -> int:
 def collect_secrets(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
     """What must never show up in a message, longest first."""
     others = (value for name, value in keys.items() if not name.endswith(("_URL", "_BASE")))
-    return tuple(sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True))
+    return tuple(
+        sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True)
+    )

@@ -55,7 +55,9 @@ class Models:
         self.context = context or ModelContext.load()
         self.replies = replies if cache != "off" else None
         self._draws = replies  # kept whether or not replies are used again
-        self.cache: CacheMode = "replay" if cassette else cache  # never partly from a file and partly from a model
+        self.cache: CacheMode = (
+            "replay" if cassette else cache
+        )  # never partly from a file and partly from a model
         self.ledger = ledger
         self.cassette = cassette
         self._open: dict[Address, OpenModel] = {}
@@ -93,7 +95,10 @@ class Models:
         model: Any = await self._opened(address)
         if address.provider == "handoff" and role in ("student", "judge"):
             model = model.blinded()  # whoever answers must not learn which arm a request belongs to
-        if address.provider not in ("handoff", "scripted"):  # waiting for a person is no draw, nor is a script
+        if address.provider not in (
+            "handoff",
+            "scripted",
+        ):  # waiting for a person is no draw, nor is a script
             model = _NotedModel(model)
         model = MeteredModel(model, self.ledger, role) if self.ledger else model
         return StudentModel(model) if role == "student" else model

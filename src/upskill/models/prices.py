@@ -17,7 +17,12 @@ from upskill.skills.agent_specs import AGENT_SPECS
 Prices = Mapping[str, Mapping[str, float]]  # by model name: USD per million tokens
 BATCH_SHARE = 0.5  # of the list price, at every provider that has a batch API
 # opencode's names of providers that have another name in our table of endpoints.
-OPENCODE_ENDPOINTS = {"togetherai": "together", "fireworks-ai": "fireworks", "huggingface": "hf", "google": "gemini"}
+OPENCODE_ENDPOINTS = {
+    "togetherai": "together",
+    "fireworks-ai": "fireworks",
+    "huggingface": "hf",
+    "google": "gemini",
+}
 FREE = "free"  # the price list id of this machine
 HF_ROUTER = "huggingface"  # costs what the host costs: MODEL:HOST
 PROBE_TOKENS = 1_000  # far below the first tier of any price list
@@ -42,7 +47,11 @@ class Price:
         if not self.is_known:
             return None
         if self.provider and input_tokens > FLAT_RATE_TOKENS:
-            return _look_up(self.provider, self.model, (input_tokens, output_tokens, cached_tokens, written_tokens))
+            return _look_up(
+                self.provider,
+                self.model,
+                (input_tokens, output_tokens, cached_tokens, written_tokens),
+            )
         uncached = max(0, input_tokens - cached_tokens - written_tokens)
         cached = cached_tokens * self.cached + written_tokens * self.written
         return (uncached * self.input + cached + output_tokens * self.output) / 1_000_000
@@ -94,23 +103,37 @@ def _configured_price(name: str, rates: Mapping[str, float]) -> Price:
             "Set `input` and `output`, and `cached` and `written` if they differ: US dollars per million tokens.",
         )
     cost = float(rates["input"])
-    return Price(cost, float(rates["output"]), float(rates.get("cached", cost)), float(rates.get("written", cost)))
+    return Price(
+        cost,
+        float(rates["output"]),
+        float(rates.get("cached", cost)),
+        float(rates.get("written", cost)),
+    )
 
 
 @lru_cache(maxsize=256)
 def _listed_price(provider: str, model: str) -> Price:
     """The flat rates of a model. Cached: a look-up costs as much CPU as a whole call."""
     probes = ((PROBE_TOKENS, 0, 0, 0), (0, PROBE_TOKENS, 0, 0), (PROBE_TOKENS, 0, PROBE_TOKENS, 0))
-    costs = [_look_up(provider, model, probe) for probe in (*probes, (PROBE_TOKENS, 0, 0, PROBE_TOKENS))]
+    costs = [
+        _look_up(provider, model, probe) for probe in (*probes, (PROBE_TOKENS, 0, 0, PROBE_TOKENS))
+    ]
     rates = [cost / PROBE_TOKENS * 1_000_000 for cost in costs if cost is not None]
-    return Price(*rates, provider=provider, model=model) if len(rates) == len(costs) else UNKNOWN_PRICE
+    return (
+        Price(*rates, provider=provider, model=model) if len(rates) == len(costs) else UNKNOWN_PRICE
+    )
 
 
 def _look_up(provider: str, model: str, tokens: tuple[int, int, int, int]) -> float | None:
     from genai_prices import Usage, calc_price  # noqa: PLC0415  half a second of imports
 
     total, output, cached, written = tokens
-    usage = Usage(input_tokens=total, output_tokens=output, cache_read_tokens=cached, cache_write_tokens=written)
+    usage = Usage(
+        input_tokens=total,
+        output_tokens=output,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+    )
     try:
         return float(calc_price(usage, model_ref=model, provider_id=provider).total_price)
     except LookupError:

@@ -36,7 +36,11 @@ class ProcessResult:
 
 
 async def run_process(
-    command: tuple[str, ...], stdin: str, environment: Mapping[str, str], folder: Path, seconds: float
+    command: tuple[str, ...],
+    stdin: str,
+    environment: Mapping[str, str],
+    folder: Path,
+    seconds: float,
 ) -> ProcessResult:
     """Run a program to its end. Nothing that it started is left running."""
     process = await asyncio.create_subprocess_exec(
@@ -51,11 +55,15 @@ async def run_process(
     try:
         async with asyncio.timeout(seconds):
             stdout, stderr, _ = await asyncio.gather(
-                _read(process.stdout), _read(process.stderr), _write(process.stdin, stdin.encode("utf-8", "replace"))
+                _read(process.stdout),
+                _read(process.stderr),
+                _write(process.stdin, stdin.encode("utf-8", "replace")),
             )
             code = await process.wait()
     except TimeoutError as error:
-        raise ModelError(f"`{Path(command[0]).name}` did not answer within {seconds:g} s") from error
+        raise ModelError(
+            f"`{Path(command[0]).name}` did not answer within {seconds:g} s"
+        ) from error
     finally:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -84,7 +84,9 @@ class Rule(_Strict):
 
     @model_validator(mode="after")
     def _has_content(self) -> Rule:
-        if self.answer is None and not (self.answers or self.calls or self.turns or self.error or self.stop):
+        if self.answer is None and not (
+            self.answers or self.calls or self.turns or self.error or self.stop
+        ):
             raise ValueError("needs `answer`, `answers`, `calls`, `turns`, `stop` or `error`")
         if self.turns and (self.answer is not None or self.answers or self.calls):
             raise ValueError("`turns` cannot be combined with `answer`, `answers` or `calls`")
@@ -110,7 +112,9 @@ class Rule(_Strict):
             return _Turn(text=texts[(request.seed or 0) % len(texts)], calls=self.calls)
         before = _turns_before(request)
         if before >= len(self.turns):
-            raise ModelError(f"the script has {len(self.turns)} turns, but turn {before + 1} was requested")
+            raise ModelError(
+                f"the script has {len(self.turns)} turns, but turn {before + 1} was requested"
+            )
         turn = self.turns[before]
         return turn if isinstance(turn, _Turn) else _Turn(text=turn)
 
@@ -134,7 +138,8 @@ class ScriptedModel:
             raise ModelError(rule.error)
         turn = rule.next_turn(request)
         calls = tuple(
-            ToolCall(f"call_{number}", call.name, call.arguments) for number, call in enumerate(turn.calls, start=1)
+            ToolCall(f"call_{number}", call.name, call.arguments)
+            for number, call in enumerate(turn.calls, start=1)
         )
         input_tokens, output_tokens = rule.usage.input, rule.usage.output
         if input_tokens is None:
@@ -146,7 +151,9 @@ class ScriptedModel:
             unanswered = Unanswered(f"from the script: {rule.stop}", stop=rule.stop, text=turn.text)
             unanswered.usage = usage
             raise unanswered
-        return Reply(turn.text, usage, rule.stop or ("tools" if calls else "end"), calls, model=self.name)
+        return Reply(
+            turn.text, usage, rule.stop or ("tools" if calls else "end"), calls, model=self.name
+        )
 
     async def close(self) -> None:
         pass
@@ -158,7 +165,9 @@ async def open_model(address: Address, context: ModelContext) -> ScriptedModel:
 
 def _read_rules(address: Address) -> list[Rule]:
     try:
-        document = read_yaml(read_input_text(address.model, hint="Add the path to a script: scripted:PATH."))
+        document = read_yaml(
+            read_input_text(address.model, hint="Add the path to a script: scripted:PATH.")
+        )
     except UsageError as error:  # of its file
         raise UsageError(f"scripted:{error.message}", error.hint) from error
     except yaml.YAMLError as error:
@@ -167,7 +176,9 @@ def _read_rules(address: Address) -> list[Rule]:
     rules = as_list(mapping.get("rules") if mapping is not None else document)
     if not rules:
         raise UsageError(f"{address.name}: must be a list of rules", "For example: - answer: hello")
-    return [_rule(rule, f"{address.name}: rule {number}") for number, rule in enumerate(rules, start=1)]
+    return [
+        _rule(rule, f"{address.name}: rule {number}") for number, rule in enumerate(rules, start=1)
+    ]
 
 
 def _rule(document: object, where: str) -> Rule:
@@ -175,5 +186,9 @@ def _rule(document: object, where: str) -> Rule:
         return Rule.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        parts = (where, ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))
+        parts = (
+            where,
+            ".".join(map(str, first["loc"])),
+            first["msg"].removeprefix("Value error, "),
+        )
         raise UsageError(": ".join(filter(None, parts))) from error

@@ -31,7 +31,9 @@ class Server:
 def find_servers(keys: Mapping[str, str]) -> list[Server]:
     rows: list[tuple[str, str, str]] = []
     for name, row in ENDPOINTS.items():
-        url = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)
+        url = next(
+            (keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url
+        )
         key = next((keys[variable] for variable in row.key_variables if keys.get(variable)), "")
         if not row.key_required and is_loopback(url):
             rows.append((name, url.rstrip("/"), key.strip()))
@@ -41,13 +43,19 @@ def find_servers(keys: Mapping[str, str]) -> list[Server]:
 
 def _probe(name: str, url: str, key: str) -> Server:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(f"{url}/models", headers={"Authorization": f"Bearer {key}"} if key else {})  # noqa: S310 - a server on this machine
+    request = urllib.request.Request(  # noqa: S310
+        f"{url}/models", headers={"Authorization": f"Bearer {key}"} if key else {}
+    )
     try:
         with opener.open(request, timeout=SECONDS) as response:
             answer = dict_or_empty(json.loads(response.read(MAX_BYTES)))
     except urllib.error.HTTPError as error:
         wants_key = error.code in (401, 403)
-        problem = "it needs an API key" if wants_key else f"it answered {error.code}, so it is not a model server"
+        problem = (
+            "it needs an API key"
+            if wants_key
+            else f"it answered {error.code}, so it is not a model server"
+        )
         return Server(name, url, wants_key, problem=problem)
     except (OSError, HTTPException):
         return Server(name, url, is_running=False)
@@ -55,4 +63,6 @@ def _probe(name: str, url: str, key: str) -> Server:
         return Server(name, url, is_running=False, problem="it is not a model server")
     names = [dict_or_empty(row).get("id") for row in list_or_empty(answer.get("data"))]
     models = tuple(name for name in names if isinstance(name, str) and name)
-    return Server(name, url, is_running=True, models=models, problem="" if models else "no model loaded yet")
+    return Server(
+        name, url, is_running=True, models=models, problem="" if models else "no model loaded yet"
+    )

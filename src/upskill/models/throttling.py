@@ -117,7 +117,11 @@ class AdaptiveLimiter:
             if not slot.done():
                 self.in_flight += 1
                 slot.set_result(None)
-        if self._waiting and self._resume_timer is None and (wait := self._paused_until - time.monotonic()) > 0:
+        if (
+            self._waiting
+            and self._resume_timer is None
+            and (wait := self._paused_until - time.monotonic()) > 0
+        ):
             self._resume_timer = asyncio.get_running_loop().call_later(wait, self._resume)
 
     def _resume(self) -> None:
@@ -125,7 +129,9 @@ class AdaptiveLimiter:
         self._admit_waiting()
 
 
-_limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AdaptiveLimiter]] = WeakKeyDictionary()
+_limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AdaptiveLimiter]] = (
+    WeakKeyDictionary()
+)
 
 
 def limiter_for(endpoint: str, max_concurrency: int) -> AdaptiveLimiter:
@@ -136,7 +142,9 @@ def limiter_for(endpoint: str, max_concurrency: int) -> AdaptiveLimiter:
     if limiter.in_flight:
         max_concurrency = max(limiter.max_concurrency, max_concurrency)
     limiter.max_concurrency = max_concurrency
-    limiter.limit = float(max_concurrency) if at_maximum else min(limiter.limit, float(max_concurrency))
+    limiter.limit = (
+        float(max_concurrency) if at_maximum else min(limiter.limit, float(max_concurrency))
+    )
     return limiter
 
 

@@ -65,7 +65,9 @@ REPORTS = Registry(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContext:
     results: Callable[[], Iterator[Result]] | None = None  # every trial, read from the store
-    first_results: Callable[[int], Iterator[Result]] | None = None  # only the first N seeds of each case
+    first_results: Callable[[int], Iterator[Result]] | None = (
+        None  # only the first N seeds of each case
+    )
     show_command: str = ""  # the command that shows every trial; empty: the run is not stored
     verbose: bool = False
     quiet: bool = False  # only the verdict and the table
@@ -74,4 +76,6 @@ class ReportContext:
 class Report(Protocol):
     """A report function: returns text, or something that rich draws at the terminal's width."""
 
-    def __call__(self, evaluation: Evaluation, context: ReportContext, /) -> str | RenderableType: ...
+    def __call__(
+        self, evaluation: Evaluation, context: ReportContext, /
+    ) -> str | RenderableType: ...

@@ -32,7 +32,9 @@ def conclusion(found: Challenged) -> str:
 
 
 def render(found: Challenged) -> Iterator[RenderableType]:
-    table = plain_table(*("Case", "Model", "Without", "With", "Rounds", ""), right=("Without", "With", "Rounds"))
+    table = plain_table(
+        *("Case", "Model", "Without", "With", "Rounds", ""), right=("Without", "With", "Rounds")
+    )
     for each in found.proposals:
         for model, rates in each.rates.items() if each.status != "harmless" else ():
             names = (escape(printable(name)) for name in (each.case.id, model))
@@ -65,14 +67,25 @@ def to_json(found: Challenged) -> dict[str, Any]:
 
 
 def attack_conclusion(attacked: Attacked) -> str:
-    fates, rounds = Counter(each.fate for each in attacked.attacks), counted(attacked.rounds, "round")
+    fates, rounds = (
+        Counter(each.fate for each in attacked.attacks),
+        counted(attacked.rounds, "round"),
+    )
     if attacked.halted and not attacked.attacks:
         return f"Stopped early: {attacked.halted}. Run the same command again to continue."
     if not attacked.attacks:
         return f"The attacker found no answer that the checks judge wrongly ({rounds})."
     found = f"The checks judged {counted(len(attacked.attacks), 'answer')} wrongly"
-    fixed = f"{fates['fixed']} fixed in {counted(len(attacked.changed), 'case')}" if attacked.changed else "none fixed"
-    end = "The last round found nothing." if attacked.is_clean else "Some may be left: allow more --rounds."
+    fixed = (
+        f"{fates['fixed']} fixed in {counted(len(attacked.changed), 'case')}"
+        if attacked.changed
+        else "none fixed"
+    )
+    end = (
+        "The last round found nothing."
+        if attacked.is_clean
+        else "Some may be left: allow more --rounds."
+    )
     if left := len(attacked.attacks) - fates["fixed"]:
         end = f"{counted(left, 'answer')} could not be fixed." if attacked.changed else ""
     if attacked.halted:

@@ -27,7 +27,9 @@ def render(comparison: Comparison) -> Iterator[RenderableType]:
     sides.add_column(overflow="fold")
     sides.add_column(justify="right", no_wrap=True)
     for name, side in (("before", comparison.before), ("after", comparison.after)):
-        passed, scored = (sum(getattr(case, name)[index] for case in comparison.cases) for index in (0, 1))
+        passed, scored = (
+            sum(getattr(case, name)[index] for case in comparison.cases) for index in (0, 1)
+        )
         where = f"{side.run.id} · {side.model} · {side.arm}"
         sides.add_row(Text(name, style="bold"), Text(where), Text(f"{passed} of {scored} passed"))
     yield sides
@@ -60,7 +62,11 @@ def describe(comparison: Comparison) -> Iterator[str]:
     summary = summarize(comparison, with_names=False)
     yield f"{summary[0].upper()}{summary[1:]}{detail}."
     if comparison.p_value is not None and better + worse:
-        chance = "this may well be chance" if comparison.p_value > ALPHA else "chance alone rarely does this"
+        chance = (
+            "this may well be chance"
+            if comparison.p_value > ALPHA
+            else "chance alone rarely does this"
+        )
         cases = counted(len(better + worse), "case")
         yield f"Exact test on the {cases} that changed: p = {comparison.p_value:.2g}; {chance}."
     elif comparison.no_test:
@@ -79,7 +85,10 @@ def summarize(comparison: Comparison, *, with_names: bool = True) -> str:
     changes: list[str] = []
     for change in ("better", "worse"):
         ids = [case.id for case in comparison.changed(change)]
-        changes.append(f"{len(ids) or 'none'} got {change}" + (f" ({_names(ids)})" if ids and with_names else ""))
+        changes.append(
+            f"{len(ids) or 'none'} got {change}"
+            + (f" ({_names(ids)})" if ids and with_names else "")
+        )
     unchanged = len(comparison.changed("same"))
     if not any(comparison.changed(change) for change in ("better", "worse")):
         return f"no change in {counted(unchanged, 'case')}"
@@ -91,13 +100,20 @@ def _names(ids: list[str]) -> str:
     return ", ".join(ids[:MAX_NAMED]) + more
 
 
-def render_case(store: Store, comparison: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
+def render_case(
+    store: Store, comparison: Comparison, case: ComparedCase
+) -> Iterator[RenderableType]:
     color = "green" if case.change == "better" else "red"
     shares = f"{_share(case.before)} → {_share(case.after)}"
-    yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{color}]{case.change}[/{color}]  [dim]{shares}[/dim]")
+    yield Text.from_markup(
+        f"[bold]{escape(case.id)}[/bold]  [{color}]{case.change}[/{color}]  [dim]{shares}[/dim]"
+    )
     yield indented(Text(comparison.after.run.plan.suite.by_id[case.id].prompt.strip()))
     answers = shown_answers(store, comparison, case)
-    panels = [trials.panel(result, title=name) for result, name in zip(answers, ("before", "after"), strict=True)]
+    panels = [
+        trials.panel(result, title=name)
+        for result, name in zip(answers, ("before", "after"), strict=True)
+    ]
     yield from trials.side_by_side(panels, answers)
     yield Text("")
 
@@ -110,11 +126,17 @@ def _share(scores: tuple[int, int]) -> str:
 def shown_answers(store: Store, sides: Comparison, case: ComparedCase) -> tuple[Result, Result]:
     """A failed trial of the worse run and a passed one of the other, to show the change."""
     better = case.change == "better"
-    return _answer(store, sides.before, case.id, passed=not better), _answer(store, sides.after, case.id, passed=better)
+    return _answer(store, sides.before, case.id, passed=not better), _answer(
+        store, sides.after, case.id, passed=better
+    )
 
 
 def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
-    rows = [row for row in store.outcomes(side.run, case) if (row.model, row.arm) == (side.model, side.arm)]
+    rows = [
+        row
+        for row in store.outcomes(side.run, case)
+        if (row.model, row.arm) == (side.model, side.arm)
+    ]
     scored = [row for row in rows if row.passed is not None]
     row = next((row for row in scored if row.passed is passed), scored[0])
     result = store.result(side.run, Trial(row.model, row.case, cast("Arm", row.arm), row.seed))
@@ -125,7 +147,12 @@ def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
 def to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
     return {
         **{
-            name: {"run": side.run.id, "model": side.model, "arm": side.arm, "replayed": replay_to_dict(side.run)}
+            name: {
+                "run": side.run.id,
+                "model": side.model,
+                "arm": side.arm,
+                "replayed": replay_to_dict(side.run),
+            }
             for name, side in (("before", comparison.before), ("after", comparison.after))
         },
         "better": len(comparison.changed("better")),
@@ -133,7 +160,10 @@ def to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
         "stayed": len(comparison.changed("same")),
         "p_value": rounded(comparison.p_value),
         "cases": [_case(comparison, case, store) for case in comparison.cases],
-        **{name: getattr(comparison, name) for name in ("same_skill", "differences", "no_test", "edited")},
+        **{
+            name: getattr(comparison, name)
+            for name in ("same_skill", "differences", "no_test", "edited")
+        },
         **{name: getattr(comparison, name) for name in ("only_before", "only_after", "unscored")},
     }
 
@@ -143,6 +173,11 @@ def _case(comparison: Comparison, case: ComparedCase, store: Store) -> dict[str,
     for name, (passed, scored) in (("before", case.before), ("after", case.after)):
         row[name] = {"passed": passed, "scored": scored}
     if case.change != "same":
-        for name, result in zip(("before", "after"), shown_answers(store, comparison, case), strict=True):
-            row[name] |= {"seed": result.trial.seed, "answer": result.trace.answer if result.trace else ""}
+        for name, result in zip(
+            ("before", "after"), shown_answers(store, comparison, case), strict=True
+        ):
+            row[name] |= {
+                "seed": result.trial.seed,
+                "answer": result.trace.answer if result.trace else "",
+            }
     return row

@@ -12,8 +12,24 @@ from upskill.verdicts.verdict import Verdict
 
 COLUMNS = (
     *("run", "created", "skill", "model", "pairs", "baseline_pass_rate", "skill_pass_rate"),
-    *("lift", "interval_low", "interval_high", "decision", "baseline_tokens", "skill_tokens", "token_savings"),
-    *("cost_usd", "errored", "activated", "baseline_turns", "skill_turns", "baseline_calls", "skill_calls"),
+    *(
+        "lift",
+        "interval_low",
+        "interval_high",
+        "decision",
+        "baseline_tokens",
+        "skill_tokens",
+        "token_savings",
+    ),
+    *(
+        "cost_usd",
+        "errored",
+        "activated",
+        "baseline_turns",
+        "skill_turns",
+        "baseline_calls",
+        "skill_calls",
+    ),
     *("baseline_tool_errors", "skill_tool_errors", "reason", "bugs", "replayed"),
     *("these_interval_low", "these_interval_high", "these_decision"),  # on exactly these cases
 )
@@ -31,7 +47,15 @@ def render_rows(rows: Iterable[tuple[Run, Verdict]]) -> str:
         row: dict[str, Any] = {name: getattr(run, name) for name in ("created", "skill")}
         row |= {
             name: getattr(verdict, name)
-            for name in ("model", "pairs", "lift", "decision", "token_savings", "reason", "replayed")
+            for name in (
+                "model",
+                "pairs",
+                "lift",
+                "decision",
+                "token_savings",
+                "reason",
+                "replayed",
+            )
         }
         for arm in (verdict.baseline, verdict.skill):
             row |= {

@@ -30,7 +30,10 @@ def conclusion(distilled: Distilled) -> str:
     before, after = distilled.tokens
     shorter = f"{before:,} → {after:,} tokens ({after / max(1, before):.0%})"
     tolerance = f"{100 * distilled.ablation.tolerance:g} points"
-    rounds = counted(distilled.ablation.fresh_rounds(distilled.within or distilled.ablation.dropped), "fresh repeat")
+    rounds = counted(
+        distilled.ablation.fresh_rounds(distilled.within or distilled.ablation.dropped),
+        "fresh repeat",
+    )
     conclusions: dict[Decision, str] = {
         "distilled": f"{shorter}. It is not worse by more than {tolerance} on the train cases ({rounds}).",
         "best guess": f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {tolerance}."
@@ -51,10 +54,18 @@ def conclusion(distilled: Distilled) -> str:
 
 def render(distilled: Distilled, difference: str) -> Iterator[RenderableType]:
     style = "bold green" if distilled.decision == "distilled" else "bold"
-    yield from render_result(conclusion(distilled), _lines(distilled), _front_table(distilled.front), style)
+    yield from render_result(
+        conclusion(distilled), _lines(distilled), _front_table(distilled.front), style
+    )
     if difference:
         yield Text("")
-        yield Syntax(printable(difference), "diff", theme="ansi_dark", background_color="default", word_wrap=True)
+        yield Syntax(
+            printable(difference),
+            "diff",
+            theme="ansi_dark",
+            background_color="default",
+            word_wrap=True,
+        )
 
 
 def _lines(distilled: Distilled) -> Iterator[str]:
@@ -67,7 +78,9 @@ def _lines(distilled: Distilled) -> Iterator[str]:
     if held_out := distilled.held_out:
         for verdict in held_out.verdicts:
             if verdict.lift is not None:
-                interval = f" (95% interval {_interval(verdict.interval)})" if verdict.interval else ""
+                interval = (
+                    f" (95% interval {_interval(verdict.interval)})" if verdict.interval else ""
+                )
                 cases = counted(len(held_out.plan.suite.cases), "held-out case")
                 change = f"{whole_points(verdict.lift)} points against the whole skill{interval}"
                 yield f"{verdict.model} on {cases}, compared once: {change}."
@@ -75,7 +88,11 @@ def _lines(distilled: Distilled) -> Iterator[str]:
     if failing and not distilled.halted:
         more = ", …" if len(failing) > MAX_NAMED else ""
         yield f"Fail with the whole skill, so lines that only they need can go: {', '.join(failing[:MAX_NAMED])}{more}"
-    if distilled.ablation.accepted and not distilled.within and "dropped" in {each.fate for each in distilled.blocks}:
+    if (
+        distilled.ablation.accepted
+        and not distilled.within
+        and "dropped" in {each.fate for each in distilled.blocks}
+    ):
         yield "No train case was seen to need what was dropped. If some of it matters to you, add a case that needs it."
     if distilled.ablation.reference and any(point.change for point in distilled.front):
         yield "Change is against the skill without the lines that hurt."
@@ -85,7 +102,9 @@ def _lines(distilled: Distilled) -> Iterator[str]:
 
 
 def _front_table(front: Sequence[Point]) -> Table | None:
-    table = plain_table("Version", "Model", "Tokens", "Pass rate (95% interval)", "Change", right=["Tokens"])
+    table = plain_table(
+        "Version", "Model", "Tokens", "Pass rate (95% interval)", "Change", right=["Tokens"]
+    )
     for point in front:
         rate, change = point.rate, point.change
         shown = f"{percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)})"
@@ -118,7 +137,8 @@ def to_json(distilled: Distilled) -> dict[str, Any]:
             for point in distilled.front
         ],
         "blocks": [each.to_dict() for each in distilled.blocks],
-        "held_out": held_out and {"run": held_out.run.id, "models": [each.to_dict() for each in held_out.verdicts]},
+        "held_out": held_out
+        and {"run": held_out.run.id, "models": [each.to_dict() for each in held_out.verdicts]},
         "trials": distilled.engine.trials,
         "halted": distilled.halted or None,
         "body": distilled.skill.body,
@@ -131,7 +151,12 @@ def worth_table(rows: Iterable[Mapping[str, Any]]) -> Table:
     for row in rows:
         text, worth, fate = _cells(row)
         color = COLORS[row["fate"]]
-        table.add_row(escape(text), f"{row['tokens']:,}", escape("\n".join(worth) or "–"), f"[{color}]{fate}[/{color}]")
+        table.add_row(
+            escape(text),
+            f"{row['tokens']:,}",
+            escape("\n".join(worth) or "–"),
+            f"[{color}]{fate}[/{color}]",
+        )
     return table
 
 

@@ -20,21 +20,27 @@ MAX_CASES = 8  # that are named
 
 
 def headline(gate: Gate, checked: Sequence[Checked]) -> str:
-    kinds = Counter(change.kind for change in {each.change.path: each.change for each in checked}.values())
+    kinds = Counter(
+        change.kind for change in {each.change.path: each.change for each in checked}.values()
+    )
     edited = kinds["changed"] + kinds["new"] + kinds["deleted"]
     blocked = len({each.change.path for each in checked if gate.blocks(each)})
     result = f"{blocked} blocked" if blocked else "none blocked"
     return f"{counted(edited, 'skill')} changed, {result}" if edited else "no skill changed"
 
 
-def render_markdown(gate: Gate, checked: Sequence[Checked], commit: str, notes: Sequence[str] = ()) -> str:
+def render_markdown(
+    gate: Gate, checked: Sequence[Checked], commit: str, notes: Sequence[str] = ()
+) -> str:
     return "\n".join([*_lines(gate, checked, commit), *notes]) + "\n"
 
 
 def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]:
     yield f"### upskill: {headline(gate, checked)}"
     yield ""
-    measured = [each for each in checked if each.change.kind in ("new", "changed") or each.change.problem]
+    measured = [
+        each for each in checked if each.change.kind in ("new", "changed") or each.change.problem
+    ]
     if measured:
         yield "| | Skill | Model | Before → now | Without → with | Result |"
         yield "|---|---|---|---|---|---|"
@@ -64,10 +70,16 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
         yield "Each comparison stops as soon as its result is known, so one may take more rounds than the other."
     worse_skills = {each.change.name for each in checked if each.status == "worse"}
     for evaluation in gate.evaluations:
-        is_worse = bool(evaluation.plan.reference_skill) and evaluation.plan.skill.name in worse_skills
+        is_worse = (
+            bool(evaluation.plan.reference_skill) and evaluation.plan.skill.name in worse_skills
+        )
         is_worse |= any(verdict.decision == "hurts" for verdict in evaluation.verdicts)
         if is_worse and (worse := losing_cases(evaluation.outcomes)):
-            other = "with its previous version" if evaluation.plan.reference_skill else "without a skill"
+            other = (
+                "with its previous version"
+                if evaluation.plan.reference_skill
+                else "without a skill"
+            )
             yield ""
             yield f"With `{evaluation.plan.skill.name}`, these cases pass less often than {other}: {', '.join(worse)}."
         elif evaluation.plan.reference_skill and (lost := _lost_cases(evaluation.outcomes)):
@@ -90,8 +102,14 @@ def _good_result(gate: Gate, checked: Checked) -> str:
         return "it helps"
     # On cases that a search has used, a version looks better than it is.
     own = (each for each in gate.evaluations if each.plan.skill.name == checked.change.name)
-    is_better = checked.against_base.decision == "helps" and not any(each.used_cases for each in own)
-    return "better than before" if is_better else f"loses less than {in_points(gate.tolerance)}, if any"
+    is_better = checked.against_base.decision == "helps" and not any(
+        each.used_cases for each in own
+    )
+    return (
+        "better than before"
+        if is_better
+        else f"loses less than {in_points(gate.tolerance)}, if any"
+    )
 
 
 def _origin(change: SkillChange) -> str:
@@ -113,7 +131,10 @@ def change_in_words(verdict: Verdict | None, *, is_exact: bool) -> str:
     if verdict is None or verdict.lift is None:
         return UNKNOWN
     rates = before_after(pass_rate(verdict.baseline), pass_rate(verdict.skill))
-    interval, is_exact = interval_in_points(verdict.interval), is_exact and verdict.decision == "undecided"
+    interval, is_exact = (
+        interval_in_points(verdict.interval),
+        is_exact and verdict.decision == "undecided",
+    )
     return f"{rates}, {points(verdict.lift)} ({'exact' if is_exact else interval})"
 
 
@@ -146,7 +167,10 @@ def render_junit(gate: Gate, checked: Sequence[Checked]) -> str:
     suite.set("failures", str(sum(map(gate.blocks, checked))))
     for each in checked:
         test = ET.SubElement(
-            suite, "testcase", classname=printable(each.change.path), name=printable(each.model or each.change.kind)
+            suite,
+            "testcase",
+            classname=printable(each.change.path),
+            name=printable(each.model or each.change.kind),
         )
         lines = [
             each.reason,
@@ -154,7 +178,9 @@ def render_junit(gate: Gate, checked: Sequence[Checked]) -> str:
             f"against none: {change_in_words(each.against_none, is_exact=each.none_is_exact)}",
         ]
         if gate.blocks(each):
-            ET.SubElement(test, "failure", message=printable(each.reason)).text = "\n".join(map(printable, lines))
+            ET.SubElement(test, "failure", message=printable(each.reason)).text = "\n".join(
+                map(printable, lines)
+            )
         elif each.change.kind in ("unchanged", "renamed", "deleted"):
             ET.SubElement(test, "skipped", message=each.change.kind)
         else:

@@ -33,7 +33,9 @@ MOST_ADDED = 60  # cases, by one `upskill tests --add`
 
 def render(generated: Generated) -> list[RenderableType]:
     skill, refinement = generated.skill, generated.refinement
-    heading = f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
+    heading = (
+        f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
+    )
     blocks: list[RenderableType] = [
         *(bug_panel(evaluation) for evaluation in generated.evaluations if evaluation.bugs),
         indented(Text.from_markup(heading)),
@@ -42,7 +44,9 @@ def render(generated: Generated) -> list[RenderableType]:
     ]
     if generated.missing:
         questions = "".join(f"\n    - {question}" for question in generated.missing)
-        blocks.append(Text(f"  Missing from the material (run again with --ask to answer):{questions}"))
+        blocks.append(
+            Text(f"  Missing from the material (run again with --ask to answer):{questions}")
+        )
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
         count = counted(len(evaluation.plan.suite.cases), "case")
@@ -51,15 +55,26 @@ def render(generated: Generated) -> list[RenderableType]:
         first = "older version" if generated.material.skill else "first draft"
         view = view_of(evaluation)
         blocks += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
-        blocks += [indented(Text(line)) for line in (*_findings(refinement, first), *generated.student_notes)]
-        blocks += [indented(Text(f"Note: {warning}", style="dim")) for warning in evaluation.warnings]
-    if generated.suite and (authors := describe_authors(case.metadata for case in generated.suite.cases)):
+        blocks += [
+            indented(Text(line))
+            for line in (*_findings(refinement, first), *generated.student_notes)
+        ]
+        blocks += [
+            indented(Text(f"Note: {warning}", style="dim")) for warning in evaluation.warnings
+        ]
+    if generated.suite and (
+        authors := describe_authors(case.metadata for case in generated.suite.cases)
+    ):
         blocks.append(indented(Text(authors)))
     if generated.spent:
         making = {role: tokens for role, (tokens, _) in generated.cost.spent.items()}
         spent = [
             f"{role} {usage.total_tokens:,} tokens"
-            + (f" ({all_in:,} with earlier calls)" if (all_in := making.get(role, 0)) > usage.total_tokens else "")
+            + (
+                f" ({all_in:,} with earlier calls)"
+                if (all_in := making.get(role, 0)) > usage.total_tokens
+                else ""
+            )
             + (
                 ", price unknown"
                 if usage.cost_usd is None
@@ -69,7 +84,11 @@ def render(generated: Generated) -> list[RenderableType]:
             )
             for role, usage in generated.spent.items()
         ]
-        by_hand = [each.name for each in (generated.teacher, generated.student) if each and each.provider == "handoff"]
+        by_hand = [
+            each.name
+            for each in (generated.teacher, generated.student)
+            if each and each.provider == "handoff"
+        ]
         estimated = f" (those for {by_hand[0]} are estimated)" if by_hand else ""
         blocks.append(indented(Text(f"Spent: {' · '.join(spent)}{estimated}")))
     state = "" if evaluation else " (unproven: nothing was run)"
@@ -77,7 +96,9 @@ def render(generated: Generated) -> list[RenderableType]:
         state = " (unchanged: nothing was run)"
     saved = f"Saved to {generated.folder}{state}"
     if generated.unchanged:
-        saved = f"The skill in {generated.folder} is the older one, unchanged, with its new results."
+        saved = (
+            f"The skill in {generated.folder} is the older one, unchanged, with its new results."
+        )
     return [*blocks, Text(f"\n{saved}"), Text(_next_commands(generated))]
 
 
@@ -109,7 +130,10 @@ def _more_cases(generated: Generated, folder: str) -> Iterator[tuple[str, str]]:
     if verdict is None or verdict.decision != "undecided" or not verdict.differs_on_these_cases:
         return
     if (needed := verdict.evidence_needed) and needed.cases and not own_suite(generated.skill):
-        yield f"upskill tests {folder} --add {min(MOST_ADDED, needed.cases)}", "more cases, to decide whether it helps"
+        yield (
+            f"upskill tests {folder} --add {min(MOST_ADDED, needed.cases)}",
+            "more cases, to decide whether it helps",
+        )
 
 
 def _findings(refinement: Refinement, first: str) -> list[str]:
@@ -126,19 +150,26 @@ def _findings(refinement: Refinement, first: str) -> list[str]:
     if not refinement.selected:
         return [*lines, "No search was run, so no case influenced the skill and none is held out."]
     if refinement.held_out is None:
-        lines.append("No case is held out. The skill was chosen with these cases, so expect less elsewhere.")
+        lines.append(
+            "No case is held out. The skill was chosen with these cases, so expect less elsewhere."
+        )
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors
-        lines += [f"{counted(trials, 'trial')} of {model} errored: {message}" for model, message, trials in errors]
+        lines += [
+            f"{counted(trials, 'trial')} of {model} errored: {message}"
+            for model, message, trials in errors
+        ]
     if refinement.confirmation:
         lines.append(confirmation_line(refinement.confirmation).strip())
     if refinement.held_out_gain:
         lines += [gain_line(verdict, first) for verdict in refinement.held_out_gain.verdicts]
     count = sum(attempt.decision != "not tried" for attempt in refinement.attempts[1:])
-    tried = (
-        f"{counted(count, 'version') if count else 'No version'} besides the {first} {'were' if count > 1 else 'was'}"
-    )
-    return [*lines, f"{tried} tried; the search ended: {refinement.ended}."]
+    versions = counted(count, "version") if count else "No version"
+    verb = "were" if count > 1 else "was"
+    return [
+        *lines,
+        f"{versions} besides the {first} {verb} tried; the search ended: {refinement.ended}.",
+    ]
 
 
 def _rates(verdict: Verdict) -> str:
@@ -184,19 +215,27 @@ def confirmation_line(result: Confirmation) -> str:
     if result.decision == "confirmed":
         return f"  confirmed, {change}: {result.summary}"
     if result.decision == "best guess":
-        return f"  best guess, {change} but not confirmed: {result.summary}. Reason: {result.doubt}."
+        return (
+            f"  best guess, {change} but not confirmed: {result.summary}. Reason: {result.doubt}."
+        )
     if result.decision == "kept as requested":
         return f"  {result.not_shown}; kept because you asked for it: {result.summary}"
     return f"  {result.decision} on these train cases, so the {before} is kept: {result.summary}"
 
 
 def step_line(number: int, step: Step) -> str:
-    named = (str(step.arguments[name]) for name in ("path", "file_path", "name") if name in step.arguments)
+    named = (
+        str(step.arguments[name])
+        for name in ("path", "file_path", "name")
+        if name in step.arguments
+    )
     line = f"{number:>4}  {step.tool}: {' '.join((shell_command(step) or next(named, '')).split())}".rstrip()
     if not step_failed(step):
         return _shorten(line, STEP_WIDTH)
     error = error_line(step.output)
-    return _shorten(f"{_shorten(line, STEP_WIDTH // 2)} — failed{f': {error}' if error else ''}", STEP_WIDTH)
+    return _shorten(
+        f"{_shorten(line, STEP_WIDTH // 2)} — failed{f': {error}' if error else ''}", STEP_WIDTH
+    )
 
 
 def _shorten(text: str, most: int) -> str:
@@ -206,13 +245,17 @@ def _shorten(text: str, most: int) -> str:
 def to_json(generated: Generated) -> dict[str, Any]:
     skill, refinement, suite = generated.skill, generated.refinement, generated.suite
     return {
-        "skill": {name: getattr(skill, name) for name in ("name", "description", "tokens", "fingerprint")},
+        "skill": {
+            name: getattr(skill, name) for name in ("name", "description", "tokens", "fingerprint")
+        },
         "saved_to": str(generated.folder),
         "previous": str(generated.previous) if generated.previous else None,
         "teacher": generated.teacher.name,
         "student": generated.student.name if generated.student else None,
         "suite": _suite_to_json(suite) if suite else None,
-        "attempts": [_attempt_to_json(attempt) for attempt in refinement.attempts] if refinement else [],
+        "attempts": [_attempt_to_json(attempt) for attempt in refinement.attempts]
+        if refinement
+        else [],
         "confirmation": _confirmation_to_json(refinement.confirmation if refinement else None),
         "ended": refinement.ended if refinement else "",
         "halted": refinement.halted if refinement else "",
@@ -221,7 +264,8 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "held_out": json_report.to_dict(generated.held_out) if generated.held_out else None,
         "held_out_gain": _gain_to_json(refinement.held_out_gain if refinement else None),
         "spent": {
-            role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in generated.spent.items()
+            role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd}
+            for role, usage in generated.spent.items()
         },
         "calls": generated.calls,
         "own_lines": len(own_lines(skill)[0]),
@@ -261,7 +305,10 @@ def _gain_to_json(gain: Evaluation | None) -> dict[str, Any] | None:
     if gain is None:
         return None
     verdict = gain.verdicts[0].to_dict()
-    rates = {"first_draft": verdict["baseline"]["pass_rate"], "result": verdict["skill"]["pass_rate"]}
+    rates = {
+        "first_draft": verdict["baseline"]["pass_rate"],
+        "result": verdict["skill"]["pass_rate"],
+    }
     names = ("pairs", "lift", "interval", "level", "p_value", "decision", "reason")
     return rates | {name: verdict[name] for name in names}
 
@@ -282,9 +329,10 @@ def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] |
         "candidates": confirmation.tried,
         "about": "these train cases",
         "train_cases": len({*confirmation.cases.cases}),
-        "why_not": {"best guess": confirmation.doubt, "kept as requested": confirmation.not_shown}.get(
-            confirmation.decision, ""
-        ),
+        "why_not": {
+            "best guess": confirmation.doubt,
+            "kept as requested": confirmation.not_shown,
+        }.get(confirmation.decision, ""),
         "identical_answers": confirmation.cases.identical,
         "seeds": confirmation.rounds,
         "trials": confirmation.trials,

@@ -66,9 +66,13 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
         "bugs": bugs([evaluation]),
         "choices": _choices(evaluation),
         "spent": {
-            role: {"tokens": tokens, "cost_usd": rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
+            role: {"tokens": tokens, "cost_usd": rounded(cost, 8)}
+            for role, (tokens, cost) in evaluation.spent.items()
         },
-        "making": {"cost_usd": rounded(stored.analysis.making_cost, 8), "source": stored.analysis.making_source},
+        "making": {
+            "cost_usd": rounded(stored.analysis.making_cost, 8),
+            "source": stored.analysis.making_source,
+        },
         "preregistered": plan_file
         and {
             "file": plan_file.path,
@@ -77,10 +81,18 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
         },
         "snapshots": evaluation.snapshots,
         "halted": evaluation.halted,
-        "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
+        "stopped": [
+            {"model": model, "message": message} for model, message in evaluation.stopped.items()
+        ],
         "warnings": evaluation.warnings,
         "invalid": [
-            {"model": trial.model, "case": trial.case, "arm": trial.arm, "seed": trial.seed, "reason": reason}
+            {
+                "model": trial.model,
+                "case": trial.case,
+                "arm": trial.arm,
+                "seed": trial.seed,
+                "reason": reason,
+            }
             for trial, reason in evaluation.invalid
         ],
     } | ({"feedback": evaluation.people.to_dict()} if evaluation.people else {})
@@ -114,7 +126,12 @@ def _looks(evaluation: Evaluation, model: str) -> dict[str, Any] | None:
 
 def requirements(rulings: Iterable[tuple[str, Ruling]]) -> list[dict[str, Any]]:
     return [
-        {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
+        {
+            "model": model,
+            "requirement": ruling.requirement.text,
+            "held": ruling.held,
+            "reason": ruling.reason,
+        }
         for model, ruling in rulings
     ]
 
@@ -147,7 +164,9 @@ def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
 
 
 def _choices(evaluation: Evaluation) -> dict[str, Any]:
-    choices = () if evaluation.leaked else list_choices(evaluation.unused)  # such numbers cannot guide a choice
+    choices = (
+        () if evaluation.leaked else list_choices(evaluation.unused)
+    )  # such numbers cannot guide a choice
 
     def to_dict(choice: Choice) -> dict[str, Any]:
         return {

@@ -29,7 +29,9 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     root = ET.Element("testsuites", name=_clean(f"upskill {evaluation.plan.skill.name}"))
     for verdict in evaluation.verdicts:
         replayed = f" ({verdict.replayed})" if verdict.replayed else ""
-        suite = ET.SubElement(root, "testsuite", name=_clean(f"{evaluation.full_names[verdict.model]}{replayed}"))
+        suite = ET.SubElement(
+            root, "testsuite", name=_clean(f"{evaluation.full_names[verdict.model]}{replayed}")
+        )
         _add_properties(suite, verdict)
         for trial, reason in evaluation.invalid[:1]:  # the first test says that no result is valid
             message = f"{INVALID} ({describe_leak(trial, reason)})"
@@ -43,10 +45,16 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
             if not ruling.held:
                 _say(test, "failure", ruling.reason)
         _add_cases(suite, evaluation, verdict.model, rulings, details)
-        if verdict.reason == ERRORS and suite.find("testcase/error") is None:  # those of the baseline
-            _say(_test(suite, "upskill", "enough trials are scored"), "error", verdict.recommendation)
+        if (
+            verdict.reason == ERRORS and suite.find("testcase/error") is None
+        ):  # those of the baseline
+            _say(
+                _test(suite, "upskill", "enough trials are scored"), "error", verdict.recommendation
+            )
         if notes := [*filter(None, [view.replayed]), *view.looks, *evaluation.warnings]:
-            ET.SubElement(suite, "system-out").text = _clean("".join(f"Note: {line}\n" for line in notes))
+            ET.SubElement(suite, "system-out").text = _clean(
+                "".join(f"Note: {line}\n" for line in notes)
+            )
         suite.set("tests", str(len(suite.findall("testcase"))))
         for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
@@ -62,7 +70,10 @@ def _add_cases(
     details: Mapping[tuple[str, str], str],
 ) -> None:
     serves = [ruling for ruling in rulings if ruling.requirement.quantity in ABOUT_CASES]
-    required, missed = [ruling.requirement.text for ruling in serves], any(not ruling.held for ruling in serves)
+    required, missed = (
+        [ruling.requirement.text for ruling in serves],
+        any(not ruling.held for ruling in serves),
+    )
     by_case: dict[str, list[Outcome]] = defaultdict(list)
     for row in evaluation.outcomes_of(model) if model not in evaluation.unfinished else ():
         if row.arm == "skill":
@@ -77,7 +88,11 @@ def _add_cases(
         message = f"{sum(bool(row.passed) for row in rows)} of {counted(len(rows), 'run')} passed with the skill"
         if not rows or any(row.passed is None for row in rows):
             kind = "error" if missed or evaluation.has_failed else "skipped"
-            message = "errored; see `upskill show`" if rows else str(evaluation.unfinished.get(model, "not run"))
+            message = (
+                "errored; see `upskill show`"
+                if rows
+                else str(evaluation.unfinished.get(model, "not run"))
+            )
         if kind == "skipped":
             holds = f"{', '.join(required)} holds" if required else "no requirement covers it"
             message += f"; allowed: {holds}"
@@ -98,14 +113,18 @@ def _add_properties(suite: ET.Element, verdict: Verdict) -> None:
 
 
 def _test(suite: ET.Element, group: str, name: str, seconds: float = 0.0) -> ET.Element:
-    return ET.SubElement(suite, "testcase", classname=_clean(group), name=_clean(name), time=f"{seconds:.3f}")
+    return ET.SubElement(
+        suite, "testcase", classname=_clean(group), name=_clean(name), time=f"{seconds:.3f}"
+    )
 
 
 def _say(test: ET.Element, kind: str, message: str, text: str = "") -> None:
     ET.SubElement(test, kind, message=_clean(message)).text = _clean(text) or None
 
 
-def _details(evaluation: Evaluation, context: ReportContext | None) -> Mapping[tuple[str, str], str]:
+def _details(
+    evaluation: Evaluation, context: ReportContext | None
+) -> Mapping[tuple[str, str], str]:
     """Of the first trial of each model and case that did not pass with the skill: prompt, answer and findings."""
     details: dict[tuple[str, str], str] = {}
     for result in context.results() if context and context.results else ():
@@ -119,7 +138,11 @@ def _details(evaluation: Evaluation, context: ReportContext | None) -> Mapping[t
 def _describe(result: Result, prompt: str) -> str:
     answer = result.trace.answer if result.trace else ""
     cut = f"{answer[:MAX_ANSWER]}\n…" if len(answer) > MAX_ANSWER else answer
-    failed = [f"{each.check}: {each.reason}" for each in result.findings if each.decides and not each.passed]
+    failed = [
+        f"{each.check}: {each.reason}"
+        for each in result.findings
+        if each.decides and not each.passed
+    ]
     why = "\n".join(filter(None, [result.error, *failed]))
     return f"\nPrompt:\n{prompt.strip()}\n\nAnswer (seed {result.trial.seed}):\n{cut.strip()}\n\nFailed:\n{why}\n"
 

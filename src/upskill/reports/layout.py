@@ -105,7 +105,9 @@ class FittedTable:
             padded = {column: row[column].copy() for column in columns}
             for column, cell in padded.items():
                 cell.align("left" if column in self.left else "right", widths[column])
-            yield from _line(console, Text(GAP).join(padded.values()), self.indent + (2 if apart else 0))
+            yield from _line(
+                console, Text(GAP).join(padded.values()), self.indent + (2 if apart else 0)
+            )
 
     def _lines(self, console: Console, name: str) -> RenderResult:
         width = max(cell_len(column) for column in self.rows[0])
@@ -113,7 +115,11 @@ class FittedTable:
             yield from _line(console, row[name], self.indent)
             for column, cell in row.items():
                 if column != name and cell.plain:
-                    yield from _line(console, Text(f"{column:<{width}}{GAP}", style="bold") + cell, self.indent + 2)
+                    yield from _line(
+                        console,
+                        Text(f"{column:<{width}}{GAP}", style="bold") + cell,
+                        self.indent + 2,
+                    )
 
     def _width(self, columns: Sequence[str]) -> int:
         return self.indent + sum(map(self._column_width, columns)) + len(GAP) * (len(columns) - 1)

@@ -22,7 +22,9 @@ _SIGN = r"[\\`*_|<>\[\]]"  # means something in Markdown
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
-    return printable("\n".join(_lines(evaluation)) + "\n")  # a model's name may reverse the text after it
+    return printable(
+        "\n".join(_lines(evaluation)) + "\n"
+    )  # a model's name may reverse the text after it
 
 
 def _lines(evaluation: Evaluation) -> Iterator[str]:
@@ -80,13 +82,23 @@ def _caution(heading: str, *lines: str) -> Iterator[str]:
 
 
 def _activity(view: RunView) -> Iterator[str]:
-    heads = ["model", "activated in", *(f"lift {part}" for part in ("offered", "activated", "not activated"))]
+    heads = [
+        "model",
+        "activated in",
+        *(f"lift {part}" for part in ("offered", "activated", "not activated")),
+    ]
     yield f"| {' | '.join(heads)} | turns | tool calls | tool errors |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for verdict in view.verdicts:
         if verdict.activated:
             lifts = verdict.lifts.values()
-            cells = [verdict.activated, *lifts, verdict.turns, verdict.tool_calls, verdict.tool_errors]
+            cells = [
+                verdict.activated,
+                *lifts,
+                verdict.turns,
+                verdict.tool_calls,
+                verdict.tool_errors,
+            ]
             yield f"| {_escape(verdict.model)} | {' | '.join(cells)} |"
     yield ""
     yield ACTIVATION_CAVEAT
@@ -114,4 +126,6 @@ def _escape(text: str) -> str:
 def _prose(text: str) -> str:
     """A sentence of ours: what stands between backticks is code, the rest is escaped."""
     parts = re.split(r"(?<!`)(`[^`]+`)(?!`)", " ".join(text.split()))
-    return "".join(part if place % 2 else re.sub(_SIGN, r"\\\g<0>", part) for place, part in enumerate(parts))
+    return "".join(
+        part if place % 2 else re.sub(_SIGN, r"\\\g<0>", part) for place, part in enumerate(parts)
+    )

@@ -19,7 +19,9 @@ from upskill.reports.pictures.svg import PictureOptions
 from upskill.sandboxes import printable
 
 MIN_SHARE = 0.05  # of a skill's requests: what the table names
-SELDOM = 0.5  # of its requests: a skill that is opened less when it is alone needs another description
+SELDOM = (
+    0.5  # of its requests: a skill that is opened less when it is alone needs another description
+)
 
 
 def conclusion(matrix: Matrix) -> str:
@@ -34,12 +36,16 @@ def conclusion(matrix: Matrix) -> str:
 
 def describe(matrix: Matrix, conflict: Conflict) -> str:
     """A conflict in a sentence or two, with the advice."""
-    requests = f"{len(conflict.queries)} of its {counted(len(matrix.requests[conflict.skill]), 'request')}"
+    requests = (
+        f"{len(conflict.queries)} of its {counted(len(matrix.requests[conflict.skill]), 'request')}"
+    )
     others = ", ".join(sorted(conflict.others)) if len(conflict.others) < 4 else "the other skills"
     change = ""
     if conflict.change:
         low, high = map(whole_points, conflict.change.interval)
-        interval = f", 95% interval {low} to {high}" if conflict.change.low < conflict.change.high else ""
+        interval = (
+            f", 95% interval {low} to {high}" if conflict.change.low < conflict.change.high else ""
+        )
         change = f" ({whole_points(conflict.change.value)} points of activation on these{interval})"
     return f"{conflict.skill} loses {requests} beside {others}{change}. {matrix.advice(conflict).words}"
 
@@ -48,7 +54,9 @@ def lines(matrix: Matrix, matrices: Sequence[Matrix]) -> Iterator[str]:
     yield from dict.fromkeys(describe(matrix, each) for each in matrix.conflicts)
     for each in matrix.shadowing.conflicts:
         if not each.shown and not matrix.halted:
-            why = "but the test found no loss" if each.cleared else "but the test did not confirm it"
+            why = (
+                "but the test found no loss" if each.cleared else "but the test did not confirm it"
+            )
             yield f"{each.skill} seemed to lose requests beside {', '.join(sorted(each.others))}, {why}."
     alone = {name: matrix.shadowing.alone(name) for name in matrix.requests}
     seldom = [name for name, rate in alone.items() if rate is not None and rate < SELDOM]
@@ -67,7 +75,9 @@ def lines(matrix: Matrix, matrices: Sequence[Matrix]) -> Iterator[str]:
 def render(matrices: Sequence[Matrix]) -> Iterator[RenderableType]:
     for matrix in matrices:
         student = f"{matrix.student}: " if len(matrices) > 1 else ""
-        yield from render_result(student + conclusion(matrix), lines(matrix, matrices), _table(matrix))
+        yield from render_result(
+            student + conclusion(matrix), lines(matrix, matrices), _table(matrix)
+        )
 
 
 def _table(matrix: Matrix) -> Table:
@@ -93,7 +103,12 @@ def render_page(matrices: Sequence[Matrix]) -> str:
 
     parts = ["<h1>Who gets whose requests</h1>"]
     for matrix in matrices:
-        parts.append(f"<h2>{html.escape(matrix.student)}</h2><p>{html.escape(conclusion(matrix))}</p>")
+        parts.append(
+            f"<h2>{html.escape(matrix.student)}</h2><p>{html.escape(conclusion(matrix))}</p>"
+        )
         parts.append(shadow_map(matrix.to_dict(), PictureOptions(heading=False, style=False)))
-        parts += [f"<p>{html.escape(printable(line).replace('`', ''))}</p>" for line in lines(matrix, matrices)]
+        parts += [
+            f"<p>{html.escape(printable(line).replace('`', ''))}</p>"
+            for line in lines(matrix, matrices)
+        ]
     return document("Who gets whose requests", f"<main class=alone>{''.join(parts)}</main>", "")

@@ -20,10 +20,17 @@ TO_FILL_IN = "_To be filled in by the owner._"
 
 def badge(verdicts: Sequence[Verdict]) -> str:
     """An SVG with the decision and the lift of the first model; of several, the least favorable decision."""
-    worst = next((verdict for verdict in verdicts if verdict.decision not in ("helps", "saves")), verdicts[0])
-    label, value = "upskill", f"{worst.decision} {points(worst.lift)}" if worst.lift is not None else worst.decision
+    worst = next(
+        (verdict for verdict in verdicts if verdict.decision not in ("helps", "saves")), verdicts[0]
+    )
+    label, value = (
+        "upskill",
+        f"{worst.decision} {points(worst.lift)}" if worst.lift is not None else worst.decision,
+    )
     left, right = (round(LETTER * len(text)) + 12 for text in (label, value))
-    title = escape(f"{worst.model}: {before_after(pass_rate(worst.baseline), pass_rate(worst.skill))}")
+    title = escape(
+        f"{worst.model}: {before_after(pass_rate(worst.baseline), pass_rate(worst.skill))}"
+    )
     texts = "".join(
         f'<text x="{x}" y="14" text-anchor="middle">{escape(text)}</text>'
         for x, text in ((left / 2, label), (left + right / 2, value))
@@ -38,15 +45,24 @@ def badge(verdicts: Sequence[Verdict]) -> str:
 
 
 def claims_in_words(claims: Claims) -> str:
-    looks = counted(claims.earlier_looks, "earlier look") if claims.earlier_looks else "no earlier looks"
+    looks = (
+        counted(claims.earlier_looks, "earlier look")
+        if claims.earlier_looks
+        else "no earlier looks"
+    )
     cost = "cost unknown" if claims.cost_usd is None else dollars(claims.cost_usd)
     return f"answers from {', '.join(claims.models)}, {claims.date}, {looks}, {cost}"
 
 
-def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], old: str = "") -> str:
+def card(
+    skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], old: str = ""
+) -> str:
     """NVIDIA's skill card, filled from the skill and its receipt. The owner fills in the rest, which is kept."""
     metadata = skill.frontmatter.get("metadata")
-    fields: Mapping[str, Any] = {**(metadata if isinstance(metadata, Mapping) else {}), **skill.frontmatter}
+    fields: Mapping[str, Any] = {
+        **(metadata if isinstance(metadata, Mapping) else {}),
+        **skill.frontmatter,
+    }
     rows = [
         f"| {verdict.model} | {pass_rate(verdict.baseline)} | {pass_rate(verdict.skill)} | {points(verdict.lift)} | "
         f"{interval_in_points(verdict.interval)} | {verdict.decision} |"
@@ -78,6 +94,15 @@ def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], 
         ),
         "Ethical Considerations": TO_FILL_IN,
     }
-    written = {title: text.strip() for title, _, text in (part.partition("\n") for part in old.split("\n## ")[1:])}
-    sections |= {title: text for title, text in written.items() if title not in ("Skill Version", "Evaluation")}
-    return f"# {skill.name}\n\n" + "\n".join(f"## {title}\n\n{text}\n" for title, text in sections.items())
+    written = {
+        title: text.strip()
+        for title, _, text in (part.partition("\n") for part in old.split("\n## ")[1:])
+    }
+    sections |= {
+        title: text
+        for title, text in written.items()
+        if title not in ("Skill Version", "Evaluation")
+    }
+    return f"# {skill.name}\n\n" + "\n".join(
+        f"## {title}\n\n{text}\n" for title, text in sections.items()
+    )

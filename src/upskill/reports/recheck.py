@@ -21,7 +21,10 @@ HEAD = ("Result", "Skill", "Model", "Before", "Without → with", "Why")
 
 def headline(library: Sequence[Rechecked]) -> str:
     counts = Counter(each.status for each in library if each.status != "no suite")
-    return ", ".join(f"{status} {counts[status]}" for status in MARKS if counts[status]) or "no skill has test cases"
+    return (
+        ", ".join(f"{status} {counts[status]}" for status in MARKS if counts[status])
+        or "no skill has test cases"
+    )
 
 
 def render_markdown(recheck: Recheck, library: Sequence[Rechecked]) -> str:
@@ -41,15 +44,24 @@ def render_page(recheck: Recheck, library: Sequence[Rechecked]) -> str:
                 plain = f"{SIGNS[each.status]} {each.status}"
             if name == "Skill" and each.evaluation:
                 plain = f'<a href="{each.evaluation.run.id}.html">{plain}</a>'
-            yield f"<th>{plain}</th>" if name in HEAD[:2] else f'<td data-head="{name}">{plain}</td>'
+            yield (
+                f"<th>{plain}</th>" if name in HEAD[:2] else f'<td data-head="{name}">{plain}</td>'
+            )
 
     head = "".join(f"<th>{name}</th>" for name in HEAD)
-    rows = "".join(f"<tr>{''.join(cells(each))}</tr>" for each in library if each.status != "no suite")
-    notes = "".join(f"<p>{html.escape(printable(line.replace('`', '')))}</p>" for line in _notes(recheck, library))
+    rows = "".join(
+        f"<tr>{''.join(cells(each))}</tr>" for each in library if each.status != "no suite"
+    )
+    notes = "".join(
+        f"<p>{html.escape(printable(line.replace('`', '')))}</p>"
+        for line in _notes(recheck, library)
+    )
     table = f'<table id="verdicts" class="wrap stacks"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     title = f"upskill recheck: {headline(library)}"
     return document(
-        title, f"<main class=alone><h1>{html.escape(title)}</h1><div class=scroll>{table}</div>{notes}</main>", ""
+        title,
+        f"<main class=alone><h1>{html.escape(title)}</h1><div class=scroll>{table}</div>{notes}</main>",
+        "",
     )
 
 

@@ -14,7 +14,17 @@ from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.stores import Run
 from upskill.traces.redaction.redact import Redactor, describe_counts, redact_trace
 
-CASE_TEXTS = ("prompt", "checks", "files", "reference", "expected_output", "evidence", "right", "wrong", "metadata")
+CASE_TEXTS = (
+    "prompt",
+    "checks",
+    "files",
+    "reference",
+    "expected_output",
+    "evidence",
+    "right",
+    "wrong",
+    "metadata",
+)
 
 
 def describe_contents(redacted: Mapping[str, int] | None) -> str:
@@ -34,13 +44,24 @@ class RunRedactor:
 
     def run(self, run: Run) -> Run:
         skill, suite = run.plan.skill, run.plan.suite
-        texts = {name: self._clean(getattr(skill, name)) for name in ("description", "body", "meta")}
+        texts = {
+            name: self._clean(getattr(skill, name)) for name in ("description", "body", "meta")
+        }
         cases = tuple(map(self._case, suite.cases))
-        return replace(run, plan=replace(run.plan, skill=replace(skill, **texts), suite=replace(suite, cases=cases)))
+        return replace(
+            run,
+            plan=replace(
+                run.plan, skill=replace(skill, **texts), suite=replace(suite, cases=cases)
+            ),
+        )
 
     def _case(self, case: StoredCase) -> StoredCase:
         fields = {name: self._clean(getattr(case, name)) for name in CASE_TEXTS}
-        tuples = {name: tuple(items) for name, value in fields.items() if (items := as_list(value)) is not None}
+        tuples = {
+            name: tuple(items)
+            for name, value in fields.items()
+            if (items := as_list(value)) is not None
+        }
         return replace(case, **(fields | tuples))
 
     def results(self, results: Iterable[Result]) -> Iterator[Result]:
@@ -51,8 +72,13 @@ class RunRedactor:
         return replace(
             result,
             trace=redact_trace(result.trace, redactor).trace if result.trace else None,
-            findings=tuple(replace(each, reason=self._clean(each.reason, redactor)) for each in result.findings),
-            **{name: self._clean(getattr(result, name), redactor) for name in ("error", "leak", "traceback")},
+            findings=tuple(
+                replace(each, reason=self._clean(each.reason, redactor)) for each in result.findings
+            ),
+            **{
+                name: self._clean(getattr(result, name), redactor)
+                for name in ("error", "leak", "traceback")
+            },
         )
 
     def evaluation(self, evaluation: Evaluation) -> Evaluation:

@@ -39,7 +39,9 @@ def _lines(score: Score, *, hint: bool) -> Iterator[str]:
     if score.models:
         unnoticed = [each for each in score.counted_rules if each.status == "unnoticed"]
         yield from _named(unnoticed, "No case notices", score.failing_cases)
-        yield from _named([each for each in score.counted_rules if each.status == "undecided"], "Undecided")
+        yield from _named(
+            [each for each in score.counted_rules if each.status == "undecided"], "Undecided"
+        )
         if by_opposite := sum(each.noticed_by == "opposite" for each in score.rules):
             why = "the student knows them or the skill says them twice"
             yield f"Noticed only when reversed, because {why}: {counted(by_opposite, 'rule')}"
@@ -57,7 +59,10 @@ def _lines(score: Score, *, hint: bool) -> Iterator[str]:
     if vague:
         yield f"Not counted, because they have no number, flag or name in code: {counted(len(vague), 'block')}"
     if score.models:
-        yield from _named([each for each in vague if each.status == "unnoticed"], "Not counted, and no case notices")
+        yield from _named(
+            [each for each in vague if each.status == "unnoticed"],
+            "Not counted, and no case notices",
+        )
         yield f"It took {counted(score.trials, 'trial')}."
     else:
         yield f"To see whether a case fails when a rule is removed: upskill tests {name} --score -m MODEL"

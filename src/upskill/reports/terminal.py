@@ -35,7 +35,11 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
     context = context or ReportContext()
     view = view_of(evaluation)
     conclusions = [
-        Paragraph(f"{each.mark.sign} {each.conclusion}", f"bold {each.mark.color.removeprefix('bold ')}", hanging=2)
+        Paragraph(
+            f"{each.mark.sign} {each.conclusion}",
+            f"bold {each.mark.color.removeprefix('bold ')}",
+            hanging=2,
+        )
         for each in (view.verdicts[:1] if evaluation.leaked else view.verdicts)
     ]
     replayed = [Paragraph(view.replayed, "yellow", hanging=2)] if view.replayed else []
@@ -56,15 +60,26 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
         results = (
             ()
             if evaluation.leaked
-            else (*(view.choices if evaluation.run.plan.analysis.target is not None else ()), *view.controls)
+            else (
+                *(view.choices if evaluation.run.plan.analysis.target is not None else ()),
+                *view.controls,
+            )
         )
         parts += [
             Paragraph(line, hanging=2)
-            for line in (" ".join(filter(None, (f"{names}.", view.authors))), *results, *view.to_do[:MAX_NOTES])
+            for line in (
+                " ".join(filter(None, (f"{names}.", view.authors))),
+                *results,
+                *view.to_do[:MAX_NOTES],
+            )
         ]
     if context.show_command:
         hidden = 0 if context.verbose else max(0, len(view.to_do) - MAX_NOTES)
-        more = f"Read {counted(hidden, 'more note')} and every answer" if hidden else "Read every answer"
+        more = (
+            f"Read {counted(hidden, 'more note')} and every answer"
+            if hidden
+            else "Read every answer"
+        )
         parts.append(Paragraph(f"{more}: {context.show_command}", "dim"))
     return Group(*parts)
 
@@ -77,25 +92,45 @@ def details(evaluation: Evaluation) -> Iterator[RenderableType]:
             yield Paragraph(verdict.model, "bold")
         yield bars(verdict, view.arms)
     skill = f"SKILL.md has about {evaluation.plan.skill.tokens:,} tokens"
-    lines = [f"{'; '.join((*view.names, view.suite, skill))}.", *filter(None, [view.authors]), *view.problems]
+    lines = [
+        f"{'; '.join((*view.names, view.suite, skill))}.",
+        *filter(None, [view.authors]),
+        *view.problems,
+    ]
     if not evaluation.leaked:
         students = grouped(evaluation.next_students, len(view.verdicts))
-        lines += [*view.splits, *view.looks, *view.diagnosis, *view.choices, *view.findings, *students]
+        lines += [
+            *view.splits,
+            *view.looks,
+            *view.diagnosis,
+            *view.choices,
+            *view.findings,
+            *students,
+        ]
     yield from (Paragraph(line, hanging=2) for line in (*lines, *view.spending))
     yield from (Paragraph(note, "dim", hanging=2) for note in view.notes)
 
 
 def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> RenderableType:
-    lines = [NOT_ISOLATED, f"{counted(len(leaks), 'trial')} saw or tried to open a skill that should have been hidden:"]
+    lines = [
+        NOT_ISOLATED,
+        f"{counted(len(leaks), 'trial')} saw or tried to open a skill that should have been hidden:",
+    ]
     lines += [f"  {line}" for line in describe_leaks(leaks)]
-    look = f"See how with `{show_command} --case {leaks[0][0].case}`. " if show_command and leaks else ""
+    look = (
+        f"See how with `{show_command} --case {leaks[0][0].case}`. "
+        if show_command and leaks
+        else ""
+    )
     lines.append(f"{look}Remove whatever gave access to it, then run again with --fresh.")
     return _red_panel("INVALID", "\n".join(lines))
 
 
 def bug_panel(evaluation: Evaluation, show_command: str = "") -> RenderableType:
     heading, *messages, report = describe_bugs(evaluation, show_command)
-    return indented(_red_panel("BUG", "\n".join([heading, *(f"  {line}" for line in messages), report])))
+    return indented(
+        _red_panel("BUG", "\n".join([heading, *(f"  {line}" for line in messages), report]))
+    )
 
 
 def _red_panel(title: str, text: str) -> RenderableType:
@@ -118,13 +153,19 @@ def bars(view: VerdictView, arms: dict[str, str]) -> RenderableType:
         if arm is verdict.skill and verdict.lift is not None:
             lift = f"  [{view.mark.color}]{points(verdict.lift)}[/{view.mark.color}]"
         errors = f"  [red]{arm.errored} errored[/red]" if arm.errored else ""
-        lines.append(f"  {arms[arm.arm]:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}{lift}{errors}")
+        lines.append(
+            f"  {arms[arm.arm]:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}{lift}{errors}"
+        )
     if view.token_change != UNKNOWN:
         before, after = mean_tokens(verdict.baseline), mean_tokens(verdict.skill)
         lines.append(f"  tokens per task: {before:,.0f} → {after:,.0f} ({view.token_change})")
     rows = list(_activity_rows(view, arms))
-    activity: list[RenderableType] = [Paragraph(f"{label:<11}{line}", hanging=11) for label, line in rows]
-    return Group(Text.from_markup("\n".join([*lines, ""])), *activity, *([Text("")] if rows else []))
+    activity: list[RenderableType] = [
+        Paragraph(f"{label:<11}{line}", hanging=11) for label, line in rows
+    ]
+    return Group(
+        Text.from_markup("\n".join([*lines, ""])), *activity, *([Text("")] if rows else [])
+    )
 
 
 def _activity_rows(view: VerdictView, arms: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -133,15 +174,25 @@ def _activity_rows(view: VerdictView, arms: dict[str, str]) -> Iterator[tuple[st
     if activation is not None:
         low, high = (percent(bound) for bound in activation.interval)
         trials = counted(activation.trials, "trial")
-        line = f"in {activation.activated} of {trials} ({percent(activation.rate)}, {low} to {high})"
+        line = (
+            f"in {activation.activated} of {trials} ({percent(activation.rate)}, {low} to {high})"
+        )
         if baseline.activated is not None:
             line += f"; the {arms['baseline']} in {baseline.activated} of {baseline.scored}"
         yield "activated", line
         if view.verdict.lift is not None:
-            yield "lift", " · ".join(f"{name} {lift}" for name, lift in view.lifts.items() if lift != UNKNOWN)
+            yield (
+                "lift",
+                " · ".join(
+                    f"{name} {lift}" for name, lift in view.lifts.items() if lift != UNKNOWN
+                ),
+            )
             yield "", ACTIVATION_CAVEAT
     if activation is not None or baseline.tool_calls or skill.tool_calls:
-        yield "turns", f"{view.turns} per task · tool calls {view.tool_calls} · tool errors {view.tool_errors}"
+        yield (
+            "turns",
+            f"{view.turns} per task · tool calls {view.tool_calls} · tool errors {view.tool_errors}",
+        )
 
 
 def _table(view: RunView) -> RenderableType:
@@ -149,34 +200,55 @@ def _table(view: RunView) -> RenderableType:
         *("Model", view.arms["baseline"].capitalize(), view.arms["skill"].capitalize()),
         *("Lift", INTERVAL, "Tokens", "Cost", "Decision"),
     )
-    rows: list[dict[str, Text]] = [dict(zip(columns, _row(verdict), strict=True)) for verdict in view.verdicts]
+    rows: list[dict[str, Text]] = [
+        dict(zip(columns, _row(verdict), strict=True)) for verdict in view.verdicts
+    ]
     return FittedTable(rows, left=("Model", "Decision"), spare=("Cost", "Tokens"), last=INTERVAL)
 
 
 def _row(view: VerdictView) -> Iterator[Text]:
     lift = points(view.verdict.lift)
-    cells = (view.model, view.baseline_rate, view.skill_rate, lift, view.interval, view.tokens, view.cost)
+    cells = (
+        view.model,
+        view.baseline_rate,
+        view.skill_rate,
+        lift,
+        view.interval,
+        view.tokens,
+        view.cost,
+    )
     yield from map(Text, cells)
     yield Text(view.decision, style=view.mark.color)
 
 
-def _cases(evaluation: Evaluation, names: dict[str, str], results: Iterable[Result]) -> Iterator[RenderableType]:
+def _cases(
+    evaluation: Evaluation, names: dict[str, str], results: Iterable[Result]
+) -> Iterator[RenderableType]:
     arms, several = evaluation.plan.arms, len(evaluation.verdicts) > 1
     widths = {arm: max(len(names[arm]), evaluation.plan.runs) for arm in arms}
     yield Paragraph("  ".join([*(f"{names[arm]:<{widths[arm]}}" for arm in arms), "case"]), "bold")
     indent = 2 + sum(widths.values()) + 2 * len(arms)
-    for (case, model), group in groupby(results, key=lambda result: (result.trial.case, result.trial.model)):
+    for (case, model), group in groupby(
+        results, key=lambda result: (result.trial.case, result.trial.model)
+    ):
         of_case = list(group)
-        marks = {arm: "".join(MARKS[each.passed] for each in of_case if each.trial.arm == arm) for arm in arms}
+        marks = {
+            arm: "".join(MARKS[each.passed] for each in of_case if each.trial.arm == arm)
+            for arm in arms
+        }
         columns = "".join(f"{marks[arm]:<{widths[arm]}}  " for arm in arms)
-        yield Text(f"  {columns}{case}{f' · {model}' if several else ''}", no_wrap=True, overflow="ignore")
+        yield Text(
+            f"  {columns}{case}{f' · {model}' if several else ''}", no_wrap=True, overflow="ignore"
+        )
         if finding := printable(" ".join(_last_finding(of_case).split())):
             yield Paragraph(finding, "dim", indent=indent + 2)
 
 
 def _last_finding(results: list[Result]) -> str:
     for result in (result for result in reversed(results) if result.trial.arm == "skill"):
-        failed = [finding.reason for finding in result.findings if finding.decides and not finding.passed]
+        failed = [
+            finding.reason for finding in result.findings if finding.decides and not finding.passed
+        ]
         if result.error or failed:
             return result.error or failed[0]
     return ""

@@ -64,11 +64,18 @@ def outcome_row(outcome: Outcome) -> dict[str, Any]:
 
 
 def finding_row(finding: CheckFinding) -> dict[str, Any]:
-    return {"check": finding.check, "passed": finding.passed, "reason": finding.reason, "decides": finding.decides}
+    return {
+        "check": finding.check,
+        "passed": finding.passed,
+        "reason": finding.reason,
+        "decides": finding.decides,
+    }
 
 
 def trial_row(run: Run, result: Result, used_cases: Container[str]) -> dict[str, Any]:
-    case = run.plan.suite.by_id.get(result.trial.case) or StoredCase(id=result.trial.case, prompt="")
+    case = run.plan.suite.by_id.get(result.trial.case) or StoredCase(
+        id=result.trial.case, prompt=""
+    )
     row = outcome_row(result.outcome) | {
         "run": run.id,
         "skill": run.skill,
@@ -84,7 +91,9 @@ def trial_row(run: Run, result: Result, used_cases: Container[str]) -> dict[str,
         "replayed": run.plan.replayed,
         "prompt": case.prompt,
         "answer": result.trace.answer if result.trace else "",
-        "findings": json.dumps([finding_row(finding) for finding in result.findings], ensure_ascii=False),
+        "findings": json.dumps(
+            [finding_row(finding) for finding in result.findings], ensure_ascii=False
+        ),
     }
     return {name: row[name] for name in COLUMNS}
 
@@ -116,4 +125,8 @@ def write_arguments(arguments: Mapping[str, Any]) -> str:
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in arguments.items()
     }
-    return "".join(texts.values()) if len(texts) == 1 else "\n".join(f"{name}: {text}" for name, text in texts.items())
+    return (
+        "".join(texts.values())
+        if len(texts) == 1
+        else "\n".join(f"{name}: {text}" for name, text in texts.items())
+    )

@@ -42,21 +42,29 @@ def render_heading(
 ) -> Iterator[RenderableType]:
     yield Text(f"run {run.id}, started {run.created}", style="bold")
     counts = f": {run.passed + run.failed} scored, {run.errored} errored" if unfinished else ""
-    yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}{counts}")
+    yield Text(
+        f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}{counts}"
+    )
     if replayed := replay_note(run):
         yield Text(replayed, style="yellow")
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
     for model, so_far in (unfinished or {}).items():
         yield indented(Text(f"{model}: {so_far}"))
     for row in progress:
-        if unfinished and row.model in unfinished:  # the difference between its arms stays hidden until the end
+        if (
+            unfinished and row.model in unfinished
+        ):  # the difference between its arms stays hidden until the end
             continue
         arm = baseline if row.arm == "baseline" else row.arm
         counts = f"{row.passed} passed, {row.failed} failed, {row.errored} errored"
         yield indented(Text(f"{row.model} · {arm}: {counts}"))
     if sandbox := run.plan.sandbox:
         distractors = run.plan.distractors
-        others = f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})" if distractors else ""
+        others = (
+            f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})"
+            if distractors
+            else ""
+        )
         yield Text(f"agent {run.plan.agent}{others}")
         yield Text(_sandbox(sandbox))
     if leaks:
@@ -94,7 +102,9 @@ def render_case(
 
 
 def panel(result: Result, baseline: str = "baseline", title: str | None = None) -> Panel:
-    return Panel(_trial(result, baseline, detailed=True), title=title, border_style=COLORS[result.passed])
+    return Panel(
+        _trial(result, baseline, detailed=True), title=title, border_style=COLORS[result.passed]
+    )
 
 
 def side_by_side(panels: Sequence[Panel], results: Iterable[Result]) -> Iterator[RenderableType]:
@@ -138,7 +148,9 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
     if result.error:
         parts.append(indented(Text(printable(result.error), style="yellow")))
     if result.redraws:
-        reasons = ", ".join(f"{printable(reason)} ({count})" for reason, count in result.redraws.items())
+        reasons = ", ".join(
+            f"{printable(reason)} ({count})" for reason, count in result.redraws.items()
+        )
         parts.append(indented(Text(f"lost answers, requested again: {reasons}", style="yellow")))
     return Group(*parts)
 
@@ -165,13 +177,17 @@ def _activity(result: Result) -> str:
     return "".join(f" · {part}" for part in parts)
 
 
-def render_step(number: int, step: Step, *, detailed: bool = True, max_lines: int | None = MAX_LINES) -> RenderableType:
+def render_step(
+    number: int, step: Step, *, detailed: bool = True, max_lines: int | None = MAX_LINES
+) -> RenderableType:
     """One step under its number, which is what findings cite."""
     agent = f"  ({step.agent})" if step.agent else ""
     if step.kind != "tool":
         style = "" if step.kind == "assistant" else "dim italic"
         kind = "" if step.kind == "assistant" else f"({step.kind}) "
-        text = Text(f"{kind}{_shorten(step.text, max_lines) or '(an empty answer)'}{agent}", style=style)
+        text = Text(
+            f"{kind}{_shorten(step.text, max_lines) or '(an empty answer)'}{agent}", style=style
+        )
         return _hanging(Text(f"{number:>2}  ", style=style), text)
     mark, color = MARKS[step.status]
     arguments = write_arguments(step.arguments)
@@ -204,7 +220,9 @@ def _shorten(text: str, most: int | None) -> str:
 def _cut(text: str) -> str:
     more = len(text) - MAX_CHARACTERS
     beginning = printable(text[:MAX_CHARACTERS])
-    return f"{beginning}\n… {more:,} more characters; --json has them all" if more > 0 else beginning
+    return (
+        f"{beginning}\n… {more:,} more characters; --json has them all" if more > 0 else beginning
+    )
 
 
 @dataclass
@@ -229,7 +247,13 @@ class CheckRate:
 
     def to_dict(self) -> dict[str, Any]:
         low, high = self.interval
-        counts = {"passed": sum(self.passed), "trials": len(self.passed), "rate": self.rate, "low": low, "high": high}
+        counts = {
+            "passed": sum(self.passed),
+            "trials": len(self.passed),
+            "rate": self.rate,
+            "low": low,
+            "high": high,
+        }
         return {"model": self.model, "check": self.check, "arm": self.arm, **counts}
 
     def __str__(self) -> str:
@@ -247,12 +271,16 @@ def check_rates(plan: StoredPlan, results: Iterable[Result]) -> list[CheckRate]:
             continue
         trial = result.trial
         for name in checks[trial.case]:
-            rate = rates.setdefault((trial.model, name, trial.arm), CheckRate(trial.model, name, trial.arm))
+            rate = rates.setdefault(
+                (trial.model, name, trial.arm), CheckRate(trial.model, name, trial.arm)
+            )
             findings = [finding.passed for finding in result.findings if finding.check == name]
             rate.passed.append(bool(findings) and all(findings))
             rate.cases.append(trial.case)
     arms: list[str] = list(plan.arms)
-    return sorted(rates.values(), key=lambda rate: (rate.model, order.index(rate.check), arms.index(rate.arm)))
+    return sorted(
+        rates.values(), key=lambda rate: (rate.model, order.index(rate.check), arms.index(rate.arm))
+    )
 
 
 def render_check_rates(rates: Iterable[CheckRate], baseline: str) -> Iterator[Table]:

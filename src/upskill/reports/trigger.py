@@ -21,7 +21,12 @@ from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.statistics import rounded
 from upskill.verdicts.trigger_metrics import QUANTITIES, TriggerMetrics
 
-TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "false triggers"}
+TITLES = {
+    "precision": "precision",
+    "recall": "recall",
+    "accuracy": "accuracy",
+    "false_triggers": "false triggers",
+}
 
 
 def render_triggered(result: TriggerResult, show_command: str = "") -> Iterator[RenderableType]:
@@ -54,9 +59,15 @@ def render_improvement(improvement: Improvement) -> Iterator[RenderableType]:
     descriptions = "1 description was" if tried == 1 else f"{tried} descriptions were"
     yield indented(Text(f"{descriptions} tried; the search ended: {improvement.ended}."))
     if not improvement.best.number:
-        yield indented(Text("None was better on validation queries. The test queries were not used."))
+        yield indented(
+            Text("None was better on validation queries. The test queries were not used.")
+        )
     else:
-        yield indented(Text("It was written from train queries and chosen by validation queries, so both overrate it."))
+        yield indented(
+            Text(
+                "It was written from train queries and chosen by validation queries, so both overrate it."
+            )
+        )
         yield indented(Text("On the test queries, which were run once:"))
         yield indented(Text(_test_line(improvement)))
         label = "The new description" if improvement.improved else "The rejected description"
@@ -92,13 +103,20 @@ def _rate_table(metrics: TriggerMetrics) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Query", max_width=64)  # the only column that may shrink
     for column in ("Should", "Fired", "Rate", "95% interval", ""):
-        table.add_column(column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left")
-    marks = {True: Text("ok", style="green"), False: Text("wrong", style="red"), None: Text("no run", style="yellow")}
+        table.add_column(
+            column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left"
+        )
+    marks = {
+        True: Text("ok", style="green"),
+        False: Text("wrong", style="red"),
+        None: Text("no run", style="yellow"),
+    }
     for rate in metrics.rates:
         table.add_row(
             Text(" ".join(rate.query.text.split()), no_wrap=True, overflow="ellipsis"),
             "yes" if rate.query.should_trigger else "no",
-            f"{rate.triggered}/{rate.scored}" + (f" ({rate.errored} errored)" if rate.errored else ""),
+            f"{rate.triggered}/{rate.scored}"
+            + (f" ({rate.errored} errored)" if rate.errored else ""),
             percent(rate.value),
             " to ".join(map(percent, rate.interval)),
             marks[rate.as_expected],
@@ -131,7 +149,9 @@ def _part_table(improvement: Improvement) -> Table:
             if metrics is not None:
                 estimates = (metrics.recall, metrics.false_triggers, metrics.precision)
                 shares = [percent(estimate.value if estimate else None) for estimate in estimates]
-                table.add_row(f"{part}, {word}", str(len(metrics.rates)), *shares, percent(metrics.score))
+                table.add_row(
+                    f"{part}, {word}", str(len(metrics.rates)), *shares, percent(metrics.score)
+                )
     return table
 
 
@@ -148,8 +168,14 @@ def _test_line(improvement: Improvement) -> str:
         conclusion = "better"
     elif change.further_queries:
         more = 2 * change.further_queries  # half of the queries are for the test
-        conclusion = f"not shown to be better; about {more} more queries would show a change of this size"
-    tests = f" This is test {test.number} on these queries; the interval corrects for that." if test.number > 1 else ""
+        conclusion = (
+            f"not shown to be better; about {more} more queries would show a change of this size"
+        )
+    tests = (
+        f" This is test {test.number} on these queries; the interval corrects for that."
+        if test.number > 1
+        else ""
+    )
     return f"{100 * estimate.value:+.0f} points ({interval}, p = {change.p_value:.3f}): {conclusion}.{tests}"
 
 
@@ -162,14 +188,18 @@ def triggered_to_json(result: TriggerResult) -> dict[str, Any]:
         "run": evaluation.run.id,
         "models": [metrics.to_dict() for metrics in result.metrics],
         "requirements": json.requirements(result.rulings),
-        "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
+        "stopped": [
+            {"model": model, "message": message} for model, message in evaluation.stopped.items()
+        ],
         "halted": evaluation.halted,
     }
 
 
 def improvement_to_json(improvement: Improvement) -> dict[str, Any]:
     test = improvement.test
-    return _to_json(improvement.plan, improvement.queries, improvement.evaluations, improvement.spent) | {
+    return _to_json(
+        improvement.plan, improvement.queries, improvement.evaluations, improvement.spent
+    ) | {
         "run": improvement.best.run,
         "halted": improvement.halted,
         "improvement": {
@@ -194,10 +224,15 @@ def improvement_to_json(improvement: Improvement) -> dict[str, Any]:
 
 
 def _to_json(
-    plan: Plan, queries: Queries, evaluations: Sequence[Evaluation], spent: Mapping[str, tuple[int, float | None]]
+    plan: Plan,
+    queries: Queries,
+    evaluations: Sequence[Evaluation],
+    spent: Mapping[str, tuple[int, float | None]],
 ) -> dict[str, Any]:
     return {
-        "skill": {name: getattr(plan.skill, name) for name in ("name", "description", "fingerprint")},
+        "skill": {
+            name: getattr(plan.skill, name) for name in ("name", "description", "fingerprint")
+        },
         "agent": plan.agent,
         "with_skills": [other.name for other in plan.distractors],
         "queries": {
@@ -213,8 +248,12 @@ def _to_json(
         "improvement": None,
         "errors": json.errors(evaluations),
         "bugs": json.bugs(evaluations),
-        "warnings": list(dict.fromkeys(line for evaluation in evaluations for line in evaluation.warnings)),
-        "spent": {role: {"tokens": tokens, "cost_usd": cost} for role, (tokens, cost) in spent.items()},
+        "warnings": list(
+            dict.fromkeys(line for evaluation in evaluations for line in evaluation.warnings)
+        ),
+        "spent": {
+            role: {"tokens": tokens, "cost_usd": cost} for role, (tokens, cost) in spent.items()
+        },
     }
 
 

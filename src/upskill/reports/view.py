@@ -37,7 +37,9 @@ from upskill.verdicts.verdict import Decision, Verdict
 MAX_ERRORS = 10
 MAX_BUGS = 3
 MAX_LEAKS = 3
-ACTIVATION_CAVEAT = "Go by the lift offered: the trials that activate the skill are not a random sample."
+ACTIVATION_CAVEAT = (
+    "Go by the lift offered: the trials that activate the skill are not a random sample."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,11 @@ def view_of(evaluation: Evaluation) -> RunView:
     unused = f" ({len(evaluation.unused_cases)} not used by the search{decide})" if is_split else ""
     looks = max((looks.number for looks in evaluation.looks.values()), default=1)
     widened = f", look {looks} (so the interval is wider)" if looks > 1 else ""
-    widened += "" if all(looks.logged for looks in evaluation.looks.values()) else ", not logged (so it proves little)"
+    widened += (
+        ""
+        if all(looks.logged for looks in evaluation.looks.values())
+        else ", not logged (so it proves little)"
+    )
     spent = [
         f"{role} {tokens:,} tokens, {'price unknown' if cost is None else dollars(cost)}"
         for role, (tokens, cost) in evaluation.spent.items()
@@ -131,11 +137,18 @@ def view_of(evaluation: Evaluation) -> RunView:
     verdicts = tuple(_view_verdict(verdict, evaluation) for verdict in evaluation.verdicts)
     findings = ((verdict.model, line) for verdict in verdicts for line in verdict.findings)
     diagnosis = tuple(grouped(_diagnosis(evaluation), len(plan.models)))
-    advice = [(each.model, line) for each in verdicts for line in (*each.causes, each.verdict.advice) if line]
+    advice = [
+        (each.model, line)
+        for each in verdicts
+        for line in (*each.causes, each.verdict.advice)
+        if line
+    ]
     next_steps = tuple(grouped([*advice, *evaluation.next_students], len(verdicts)))
     faults = tuple(problems(evaluation))
     notes = tuple(f"Note: {warning}" for warning in evaluation.warnings)
-    caveats = tuple(f"Note: {model}: " for model in evaluation.full_names)  # what a number of this model means
+    caveats = tuple(
+        f"Note: {model}: " for model in evaluation.full_names
+    )  # what a number of this model means
     return RunView(
         skill=plan.skill.name,
         replayed=replay_note(evaluation.run),
@@ -148,16 +161,27 @@ def view_of(evaluation: Evaluation) -> RunView:
         uneven_errors=tuple(_uneven_errors(evaluation)),
         missing_trials=_missing_trials(evaluation),
         problems=faults,
-        controls=tuple(grouped(((each.model, line) for each in verdicts for line in each.controls), len(verdicts))),
+        controls=tuple(
+            grouped(
+                ((each.model, line) for each in verdicts for line in each.controls), len(verdicts)
+            )
+        ),
         splits=tuple(_splits(evaluation)) if is_split else (),
         looks=tuple(_looks(evaluation)),
         diagnosis=diagnosis,
         findings=tuple(grouped(findings, len(verdicts))),
         to_do=faults
         if evaluation.leaked
-        else (*faults, *next_steps, *(note for note in notes if not note.startswith(caveats)), *diagnosis),
+        else (
+            *faults,
+            *next_steps,
+            *(note for note in notes if not note.startswith(caveats)),
+            *diagnosis,
+        ),
         choices=() if evaluation.leaked else tuple(_choices(evaluation)),
-        spending=() if all(cost == 0 for _, cost in evaluation.spent.values()) else (f"Spent: {' · '.join(spent)}.",),
+        spending=()
+        if all(cost == 0 for _, cost in evaluation.spent.values())
+        else (f"Spent: {' · '.join(spent)}.",),
         notes=notes,
     )
 
@@ -186,27 +210,43 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
     controls = tuple(_controls(verdict, has_reference=has_reference))
     on_these = verdict.these_cases.decision if verdict.these_cases else ""
     decision = decision_in_words(verdict.decision, verdict.reason, verdict.replayed, on_these)
-    copies = [_describe_copies(verdict)] if verdict.these_cases and verdict.these_cases.copies else []
+    copies = (
+        [_describe_copies(verdict)] if verdict.these_cases and verdict.these_cases.copies else []
+    )
     return VerdictView(
         verdict=verdict,
         model=verdict.model,
-        conclusion=conclude(verdict, evaluation.plan.skill.name, verdict.model, has_reference=has_reference),
+        conclusion=conclude(
+            verdict, evaluation.plan.skill.name, verdict.model, has_reference=has_reference
+        ),
         decision="INVALID" if verdict.is_invalid else decision,
         mark=INVALID_MARK if verdict.is_invalid else MARKS[verdict.decision],
         baseline_rate=pass_rate(verdict.baseline),
         skill_rate=pass_rate(verdict.skill),
         interval=interval_in_points(verdict.interval),
-        tokens=before_after(*(f"{mean_tokens(arm):,.0f}" if arm.scored else UNKNOWN for arm in both)),
-        token_change=percent(verdict.total_tokens.relative if verdict.total_tokens else None, signed=True),
+        tokens=before_after(
+            *(f"{mean_tokens(arm):,.0f}" if arm.scored else UNKNOWN for arm in both)
+        ),
+        token_change=percent(
+            verdict.total_tokens.relative if verdict.total_tokens else None, signed=True
+        ),
         cost=dollars(sum(known)) if costs and len(known) == len(costs) else UNKNOWN,
         turns=before_after(*(decimal(arm.turns) for arm in both)),
         tool_calls=before_after(*(decimal(arm.tool_calls) for arm in both)),
         tool_errors=before_after(*(percent(arm.tool_errors) for arm in both)),
-        activated=f"{activation.activated}/{activation.trials} ({percent(activation.rate)})" if activation else "",
+        activated=f"{activation.activated}/{activation.trials} ({percent(activation.rate)})"
+        if activation
+        else "",
         lifts=_lifts(verdict),
         controls=controls,
         causes=causes,
-        findings=(*_cost(verdict, evaluation), *controls, *causes, *copies, *filter(None, [verdict.advice])),
+        findings=(
+            *_cost(verdict, evaluation),
+            *controls,
+            *causes,
+            *copies,
+            *filter(None, [verdict.advice]),
+        ),
     )
 
 
@@ -270,10 +310,15 @@ def _missing_trials(evaluation: Evaluation) -> str:
     if not missing:
         return ""
     if evaluation.run.plan.scope and not (evaluation.halted or evaluation.stopped):
-        if any(verdict.decision == "undecided" and verdict.repeats_itself for verdict in evaluation.verdicts):
+        if any(
+            verdict.decision == "undecided" and verdict.repeats_itself
+            for verdict in evaluation.verdicts
+        ):
             return f"Stopped after {_runs(evaluation)}: the answers repeat, so more runs would show nothing new"
         return f"{missing} of the {evaluation.run.trials} trials were not needed"
-    finish = "" if evaluation.unfinished else "; run the same command again to finish"  # else the verdict says so
+    finish = (
+        "" if evaluation.unfinished else "; run the same command again to finish"
+    )  # else the verdict says so
     return f"{counted(missing, 'trial')} {'was' if missing == 1 else 'were'} not run{finish}"
 
 
@@ -296,13 +341,19 @@ def _causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
         names = ("with this skill", "with the reference skill")
     arms = list(zip((verdict.skill, verdict.baseline), names, strict=True))
     for cause in CAUSES:
-        counts = [(arm.causes[cause], arm.scored, name) for arm, name in arms if cause in arm.causes]
+        counts = [
+            (arm.causes[cause], arm.scored, name) for arm, name in arms if cause in arm.causes
+        ]
         if not counts:
             continue
         parts = [f"{count} of {scored} answers {name}" for count, scored, name in counts]
         were = "was" if sum(count for count, _, _ in counts) == 1 else "were"
         limits = evaluation.cut_at(verdict.model)
-        limit = " to ".join(f"{limit:,}" for limit in limits) + " tokens" if limits else "the agent's own limit"
+        limit = (
+            " to ".join(f"{limit:,}" for limit in limits) + " tokens"
+            if limits
+            else "the agent's own limit"
+        )
         yield f"{' and '.join(parts)} {were} {CAUSE_WORDS[cause].format(limit=limit)}."
 
 
@@ -329,7 +380,10 @@ def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
             )
         if missing.changes_decision:
             bounds = (missing.worst, missing.best)
-            worst, best = (f"{signed_points(lift.value)} ({interval_in_points(lift.interval)})" for lift in bounds)
+            worst, best = (
+                f"{signed_points(lift.value)} ({interval_in_points(lift.interval)})"
+                for lift in bounds
+            )
             yield (
                 f"{name}if every {verdict.unsure} trial had gone against the skill, the lift would be {worst};"
                 f" if every one had gone its way, {best}"
@@ -340,7 +394,9 @@ def _judge_errors(evaluation: Evaluation) -> Iterator[str]:
     names = arm_names(has_reference=evaluation.plan.reference_skill is not None)
     judge = evaluation.plan.judge.name if evaluation.plan.judge else ""
     for model, by_arm in evaluation.judge_errors.items():
-        counts = ", ".join(f"{ungraded} of {trials} ({names[arm]})" for arm, (ungraded, trials) in by_arm.items())
+        counts = ", ".join(
+            f"{ungraded} of {trials} ({names[arm]})" for arm, (ungraded, trials) in by_arm.items()
+        )
         of_model = f" from {model}" if len(evaluation.plan.models) > 1 else ""
         yield f"The judge ({judge}) gave no usable grade for answers{of_model}: {counts}. They are not scored"
 
@@ -354,7 +410,11 @@ def _looks(evaluation: Evaluation) -> Iterator[str]:
     if plan := evaluation.registration:
         late = f"; {plan.results_before} trials had run by then" if plan.results_before else ""
         yield f"Follows the plan in {plan.path}, which says it was registered {plan.registered}{late}"
-    lines = ((model, line) for model, looks in evaluation.looks.items() for line in _describe_looks(looks))
+    lines = (
+        (model, line)
+        for model, looks in evaluation.looks.items()
+        for line in _describe_looks(looks)
+    )
     yield from grouped(lines, len(evaluation.plan.models))
 
 
@@ -364,14 +424,22 @@ def grouped(lines: Iterable[tuple[str, str]], models: int) -> Iterator[str]:
     for model, line in lines:
         by_line.setdefault(line, []).append(model)
     for line, names in by_line.items():
-        yield line if models == 1 else f"{'All models' if len(names) == models else ', '.join(names)}: {line}"
+        yield (
+            line
+            if models == 1
+            else f"{'All models' if len(names) == models else ', '.join(names)}: {line}"
+        )
 
 
 def _describe_looks(looks: Looks) -> Iterator[str]:
     if not looks.logged:
         yield "Not logged: nobody can count this look later, so it proves nothing to others"
     if looks.earlier:
-        changes = [f"{number} {what}" for number, what in ((looks.edited, "edited"), (looks.added, "added")) if number]
+        changes = [
+            f"{number} {what}"
+            for number, what in ((looks.edited, "edited"), (looks.added, "added"))
+            if number
+        ]
         since = f"; {' and '.join(changes)} since the first" if changes else ""
         version, hint = "", ""
         if looks.revisions:
@@ -384,7 +452,9 @@ def _describe_looks(looks: Looks) -> Iterator[str]:
     if gone := looks.cases_left_out:
         case, run = gone[0]
         names = ", ".join(case for case, _ in gone[:5]) + ", …" * (len(gone) > 5)
-        were = "was left out; it still counts" if len(gone) == 1 else "were left out; they still count"
+        were = (
+            "was left out; it still counts" if len(gone) == 1 else "were left out; they still count"
+        )
         yield f"{counted(len(gone), 'case')} from an earlier run {were}: {names} (`upskill show {run} --case {case}`)"
 
 
@@ -394,13 +464,23 @@ def _cost(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
         names = ("in the baseline", "with the skill")
         if has_reference:
             names = ("with the reference skill", "with this one")
-        arms = [(arm, name) for arm, name in zip((verdict.baseline, verdict.skill), names, strict=True) if arm.scored]
+        arms = [
+            (arm, name)
+            for arm, name in zip((verdict.baseline, verdict.skill), names, strict=True)
+            if arm.scored
+        ]
         costs = [f"{dollars(arm.cost_per_pass)} {name}" for arm, name in arms if arm.passed]
         line = f"A passed task costs {' and '.join(costs)}" if costs else "No task passed"
         line += "".join(f"; none passed {name}" for arm, name in arms if costs and not arm.passed)
         if verdict.break_even is not None:
-            analysis, tasks = evaluation.run.plan.analysis, counted(math.ceil(verdict.break_even), "passed task")
-            cost, source = analysis.making_cost or 0.0, analysis.making_source and f" ({analysis.making_source})"
+            analysis, tasks = (
+                evaluation.run.plan.analysis,
+                counted(math.ceil(verdict.break_even), "passed task"),
+            )
+            cost, source = (
+                analysis.making_cost or 0.0,
+                analysis.making_source and f" ({analysis.making_source})",
+            )
             line += f"; made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}, it pays off after {tasks}"
         yield line + "."
 
@@ -409,7 +489,9 @@ def _controls(verdict: Verdict, *, has_reference: bool) -> Iterator[str]:
     if verdict.controls:
         controls = {
             "content": verdict.controls.content,
-            "placebo against the reference skill" if has_reference else "placebo": verdict.controls.length,
+            "placebo against the reference skill"
+            if has_reference
+            else "placebo": verdict.controls.length,
             "A/A control": verdict.controls.noise,
         }
         parts = [
@@ -443,7 +525,11 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
         yield f"Worth the price: {' · '.join(parts)}."
     if target is not None:
         best = cheapest(choices, target)
-        unpriced = [choice for choice in choices if choice.cost_per_task is None and choice.pass_rate >= target]
+        unpriced = [
+            choice
+            for choice in choices
+            if choice.cost_per_task is None and choice.pass_rate >= target
+        ]
         if best is not None:
             low, high = (percent(bound) for bound in best.interval)
             rate = f"{percent(best.pass_rate)}, {low} to {high}, {_price(best)}"
@@ -455,7 +541,11 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _price(choice: Choice) -> str:
-    return f"{dollars(choice.cost_per_task)} per task" if choice.cost_per_task else dollars(choice.cost_per_task)
+    return (
+        f"{dollars(choice.cost_per_task)} per task"
+        if choice.cost_per_task
+        else dollars(choice.cost_per_task)
+    )
 
 
 def _diagnosis(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
@@ -501,4 +591,7 @@ def trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
     if not cases or any(case.check_names != (FIRES,) for case in cases):
         return ()
     queries = Queries(tuple(Query(case.prompt, bool(case.checks[0][FIRES])) for case in cases))
-    return tuple(compute_trigger_metrics(model, queries, evaluation.outcomes) for model in evaluation.run.models)
+    return tuple(
+        compute_trigger_metrics(model, queries, evaluation.outcomes)
+        for model in evaluation.run.models
+    )

@@ -242,7 +242,9 @@ class Sandbox(ABC):
             memory, processes = max(limits.memory, GPU_MEMORY), max(limits.processes, GPU_PROCESSES)
             limits = replace(limits, address_space=None, memory=memory, processes=processes)
         arguments = [*self.shell, command] if isinstance(command, str) else command
-        argv = [word.encode("utf-8", "replace").decode() for word in arguments]  # nothing takes lone surrogates
+        argv = [
+            word.encode("utf-8", "replace").decode() for word in arguments
+        ]  # nothing takes lone surrogates
         if problem := _problem_with(argv):
             return CommandResult(126, "", problem)
         variables = {**self._setup.environment, **(environment or {})}
@@ -252,13 +254,22 @@ class Sandbox(ABC):
         async with self._lock:
             capture = Capture(limits.output, on_output)
             began = time.perf_counter()
-            code, broken_limit = await self._execute(PreparedCommand(argv, limits, stdin, variables), capture)
+            code, broken_limit = await self._execute(
+                PreparedCommand(argv, limits, stdin, variables), capture
+            )
             seconds = time.perf_counter() - began
         if broken_limit := broken_limit or capture.broken_limit:
             code = 137
         code = code if code >= 0 else 128 - code  # ended by a signal
         why = f" ({broken_limit})" if broken_limit else ""
-        log.debug("%s: %.200s: exit code %d after %.2f s%s", self.kind, shlex.join(argv), code, seconds, why)
+        log.debug(
+            "%s: %.200s: exit code %d after %.2f s%s",
+            self.kind,
+            shlex.join(argv),
+            code,
+            seconds,
+            why,
+        )
         return CommandResult(
             code=code,
             output=capture.text("output"),
@@ -369,7 +380,12 @@ class SandboxChoice:
     def label(self) -> str:
         """The program behind it, with what a person should know about it."""
         marks = {"experimental": self.backend.experimental, "reduced": bool(self.reduced)}
-        return " ".join([self.version or self.name, *(f"({word})" for word, applies in marks.items() if applies)])
+        return " ".join(
+            [
+                self.version or self.name,
+                *(f"({word})" for word, applies in marks.items() if applies),
+            ]
+        )
 
     @property
     def warning(self) -> str:
@@ -378,7 +394,11 @@ class SandboxChoice:
                 "--sandbox none: commands can read, change and send anything you can. "
                 "Use it only where that does not matter."
             )
-        return f"the {self.name!r} sandbox offers less protection: {self.reduced}" if self.reduced else ""
+        return (
+            f"the {self.name!r} sandbox offers less protection: {self.reduced}"
+            if self.reduced
+            else ""
+        )
 
     def record(self) -> dict[str, Any]:
         return {**asdict(self), "passed": list(self.passed), "refused": dict(self.refused)}
@@ -398,7 +418,18 @@ PROPERTIES = {
     "environment is clean": '[ -z "$(compgen -e | grep -Fxf .upskill-names)" ]',
 }
 # Variables that a sandbox sets for itself, so their names may also be those of variables of the host.
-OWN_VARIABLES = {*ENVIRONMENT, "PATH", "HOME", "SHELL", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME"}
+OWN_VARIABLES = {
+    *ENVIRONMENT,
+    "PATH",
+    "HOME",
+    "SHELL",
+    "TMPDIR",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
+    "HOSTNAME",
+}
 
 
 async def probe(kind: SandboxBackend) -> tuple[str, ...]:
@@ -408,7 +439,9 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
     script = "".join(f"if {test}; then echo '{name}'; fi\n" for name, test in PROPERTIES.items())
     limits = Limits(wall=PROBE_SECONDS, memory=256 * MiB, processes=32, file_size=MiB, disk=8 * MiB)
     with (
-        tempfile.TemporaryDirectory(prefix=".upskill-", dir=home if os.access(home, os.W_OK) else None) as planted,
+        tempfile.TemporaryDirectory(
+            prefix=".upskill-", dir=home if os.access(home, os.W_OK) else None
+        ) as planted,
         create_server(("127.0.0.1", 0)) as listener,
     ):
         secret = Path(planted) / "secret"
@@ -426,14 +459,21 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
         raise SandboxError(f"the self-test was killed: it {done.killed_why}")
     held = tuple(line for line in done.output.splitlines() if line in PROPERTIES)
     if done.code and not held:
-        raise SandboxError(f"a test command exited with code {done.code}: {done.error.strip() or done.killed_why}")
+        raise SandboxError(
+            f"a test command exited with code {done.code}: {done.error.strip() or done.killed_why}"
+        )
     return held
 
 
 def _start_time() -> str:
     """When this process was started; without /proc a space, which matches anything."""
     with suppress(OSError):
-        return Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        return (
+            Path("/proc/self/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[19]
+        )
     return " "
 
 
@@ -442,7 +482,10 @@ async def choose_sandbox(name: str | None = None) -> SandboxChoice:
         return await _verify(name, SANDBOXES.load(name)())
     refused: dict[str, str] = {}
     fixes: list[str] = []
-    for each in (*PREFERENCE, *(other for other in SANDBOXES.names() if other not in SANDBOXES.table)):
+    for each in (
+        *PREFERENCE,
+        *(other for other in SANDBOXES.names() if other not in SANDBOXES.table),
+    ):
         try:
             kind: SandboxBackend = SANDBOXES.load(each)()
             chosen = await _verify(each, kind)
@@ -470,17 +513,30 @@ async def _verify(name: str, kind: SandboxBackend) -> SandboxChoice:
         raise UsageError(f"{name}: {str(error) or type(error).__name__}", kind.fix) from error
     missing = [each for each in PROPERTIES if each not in held and each not in kind.reduced]
     if missing:
-        raise UsageError(f"{name}: starts, but fails this self-test: {', '.join(missing)}", kind.fix)
-    return SandboxChoice(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
+        raise UsageError(
+            f"{name}: starts, but fails this self-test: {', '.join(missing)}", kind.fix
+        )
+    return SandboxChoice(
+        name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced
+    )
 
 
 # First and last of the characters that are shown as escapes, in a terminal and on a page: they move the cursor, turn
 # the direction of what follows, or cannot be seen.
 CONTROL_RANGES = (
-    *((0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F), (0x061C, 0x061C), (0x200E, 0x200F), (0x2028, 0x202E)),
+    *(
+        (0x00, 0x08),
+        (0x0B, 0x1F),
+        (0x7F, 0x9F),
+        (0x061C, 0x061C),
+        (0x200E, 0x200F),
+        (0x2028, 0x202E),
+    ),
     *((0x2066, 0x2069), (0xD800, 0xDFFF), (0xE0000, 0xE007F)),
 )
-_CONTROLS = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in CONTROL_RANGES)}]")
+_CONTROLS = re.compile(
+    f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in CONTROL_RANGES)}]"
+)
 
 
 def printable(text: str) -> str:

@@ -85,7 +85,13 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
     devices, libraries = (gpu_devices(), gpu_libraries()) if gpu else ((), ())
     arguments = [
         "--unshare-user",
-        *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
+        *(
+            "--unshare-ipc",
+            "--unshare-pid",
+            "--unshare-net",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+        ),
         "--disable-userns",  # a namespace of one's own is where most ways out of a kernel begin
         "--die-with-parent",
         "--new-session",  # no terminal, so nothing can be typed into it
@@ -100,11 +106,20 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
     for folder in WRITABLE:  # a tmpfs without a size may take half of the machine's memory
         arguments += ["--perms", "1777" if folder in ("/tmp", "/dev/shm") else "0755"]  # noqa: S108
         arguments += ["--size", str(limits.disk), "--tmpfs", folder]
-    variables = ENVIRONMENT | {"PATH": SYSTEM_PATH, "HOME": HOME, "SHELL": "/bin/bash", "TMPDIR": "/tmp"}  # noqa: S108
-    return arguments + [word for name, value in variables.items() for word in ("--setenv", name, value)]
+    variables = ENVIRONMENT | {
+        "PATH": SYSTEM_PATH,
+        "HOME": HOME,
+        "SHELL": "/bin/bash",
+        "TMPDIR": "/tmp",  # noqa: S108
+    }
+    return arguments + [
+        word for name, value in variables.items() for word in ("--setenv", name, value)
+    ]
 
 
-def mount_arguments(readonly_mounts: Mapping[str, Path], user: int | None) -> tuple[list[str], list[str]]:
+def mount_arguments(
+    readonly_mounts: Mapping[str, Path], user: int | None
+) -> tuple[list[str], list[str]]:
     """The arguments that mount these, and a command to put before `bwrap` that makes it run as this user, if needed.
 
     Some mounts lie where only root can go, and bubblewrap is not run as root. So root first binds them below /tmp, in a
@@ -115,7 +130,11 @@ def mount_arguments(readonly_mounts: Mapping[str, Path], user: int | None) -> tu
     if user is not None and paths:
         stage = [sys.executable, "-I", "-S", "-c", STAGE, str(user), json.dumps(paths)]
         paths = [f"/tmp/{index}" for index in range(len(paths))]  # noqa: S108
-    return [word for target, path in zip(readonly_mounts, paths, strict=True) for word in (BIND, path, target)], stage
+    return [
+        word
+        for target, path in zip(readonly_mounts, paths, strict=True)
+        for word in (BIND, path, target)
+    ], stage
 
 
 def _start_bubblewrap(
@@ -169,7 +188,9 @@ def _start_bubblewrap(
 def shell_line(command: PreparedCommand, stdin: str = "") -> str:
     """A line of shell for the supervisor that sets limits and becomes the command."""
     limits = command.limits
-    kernel = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2] if part.isdigit())
+    kernel = tuple(
+        int(part) for part in os.uname().release.split("-")[0].split(".")[:2] if part.isdigit()
+    )
     sizes = {
         "c": 0,
         "t": int(limits.cpu) + 2,  # per process; the sum is checked from outside, and reached first
@@ -223,7 +244,9 @@ os.execve(sys.argv[3], sys.argv[3:], {})
 """
 
 
-GRACE_SECONDS = 30.0  # for things that take milliseconds, but on a busy machine have to wait their turn
+GRACE_SECONDS = (
+    30.0  # for things that take milliseconds, but on a busy machine have to wait their turn
+)
 START_SECONDS = 120.0
 
 
@@ -263,7 +286,9 @@ def _program() -> str:
 
 def _version(program: str) -> str:
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env={}, timeout=60)
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, check=True, env={}, timeout=60
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise SandboxError(f"{program} does not run: {error}") from error
     return done.stdout.strip()
@@ -281,7 +306,9 @@ class BubblewrapSandbox(FolderSandbox):
         self._descriptors: dict[str, int] = {}  # pipes and both processes
         self._bwrap: subprocess.Popen[bytes] | None = None
         self._process_1 = 0  # its id on the host
-        self._ended: asyncio.Future[None] = self._loop.create_future()  # once all processes are gone
+        self._ended: asyncio.Future[None] = (
+            self._loop.create_future()
+        )  # once all processes are gone
         self._capture: Capture | None = None
         self._exit_code: asyncio.Future[int] | None = None
         self._status_buffer = b""
@@ -308,7 +335,9 @@ class BubblewrapSandbox(FolderSandbox):
         self._open_folders()
         self._write_setup_files()
         if self._setup.proxy_port is not None:
-            self.proxy_socket = await open_proxy_socket(self._process_1, self._setup.proxy_port, self._user)
+            self.proxy_socket = await open_proxy_socket(
+                self._process_1, self._setup.proxy_port, self._user
+            )
 
     def _spawn(self) -> None:
         with ExitStack() as cleanup:
@@ -328,7 +357,15 @@ class BubblewrapSandbox(FolderSandbox):
             bash = os.open("/bin/bash", os.O_RDONLY | os.O_CLOEXEC)
             cleanup.callback(os.close, bash)
             self._bwrap = _start_bubblewrap(
-                ["--info-fd", str(info), "--chdir", WORKSPACE, "/run/bash", "/run/supervisor", str(status)],
+                [
+                    "--info-fd",
+                    str(info),
+                    "--chdir",
+                    WORKSPACE,
+                    "/run/bash",
+                    "/run/supervisor",
+                    str(status),
+                ],
                 self._setup,
                 user=self._user,
                 # Executable but not readable, which closes /proc/1 to other processes of the same user.
@@ -361,7 +398,11 @@ class BubblewrapSandbox(FolderSandbox):
         name = f".stdin-{secrets.token_hex(8)}"
         self._folders["/tmp"].write(name, command.stdin)  # noqa: S108 - inside
         try:
-            return await self._supervise(shell_line(command, f"/tmp/{name}"), command.limits, capture)  # noqa: S108
+            return await self._supervise(
+                shell_line(command, f"/tmp/{name}"),  # noqa: S108
+                command.limits,
+                capture,
+            )
         finally:
             if "/tmp" in self._folders:  # noqa: S108
                 with suppress(OSError):
@@ -454,7 +495,9 @@ class BubblewrapSandbox(FolderSandbox):
             return
         # Processor time counts against a command, and there is none.
         limits = self._setup.limits
-        if exceeded_limit(self._process_1, limits, float("inf")) or self._disk_usage().exceeded(limits):
+        if exceeded_limit(self._process_1, limits, float("inf")) or self._disk_usage().exceeded(
+            limits
+        ):
             self._end_processes()
         self._background_timer = self._loop.call_later(5 * POLL_SECONDS, self._check_background)
 
@@ -492,7 +535,9 @@ class BubblewrapSandbox(FolderSandbox):
         if not self._ended.done():
             self._ended.set_result(None)
         if self._exit_code is not None and not self._exit_code.done():
-            self._exit_code.set_exception(SandboxError("the sandbox stopped while a command was running in it"))
+            self._exit_code.set_exception(
+                SandboxError("the sandbox stopped while a command was running in it")
+            )
 
     # The end.
 
@@ -563,7 +608,9 @@ async def open_proxy_socket(process: int, port: int, user: int | None) -> socket
     """A socket on the loopback of this process's network namespace."""
     here, there = socket.socketpair()
     with here, there:
-        arguments = map(str, (process, port, there.fileno(), os.geteuid() if user is None else user))
+        arguments = map(
+            str, (process, port, there.fileno(), os.geteuid() if user is None else user)
+        )
         helper = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", "-c", LISTEN, *arguments),
             stdin=subprocess.DEVNULL,
@@ -597,7 +644,11 @@ def start_program(
     options = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return _start_bubblewrap(
         [*options, "--chdir", "/", *argv],
-        Setup(readonly_mounts={str(path): path for path in mounts}, limits=Limits(disk=4096 * MiB), gpu=gpu),
+        Setup(
+            readonly_mounts={str(path): path for path in mounts},
+            limits=Limits(disk=4096 * MiB),
+            gpu=gpu,
+        ),
         user=unused_user(),
         descriptors=list(descriptors),
         streams=(subprocess.DEVNULL, printed, printed),

@@ -61,7 +61,11 @@ def landlock_version() -> int:
 def apply_landlock(allowed: dict[str, Any]) -> None:
     """From here on only these paths and this port, and no process outside."""
     version = landlock_version()
-    rules = Ruleset(ALL_RIGHTS[min(version, 5)], (CONNECT | BIND) if version >= 4 else 0, SCOPES if version >= 6 else 0)
+    rules = Ruleset(
+        ALL_RIGHTS[min(version, 5)],
+        (CONNECT | BIND) if version >= 4 else 0,
+        SCOPES if version >= 6 else 0,
+    )
     size = ctypes.sizeof(Ruleset) if version >= 6 else 16 if version >= 4 else 8
     ruleset = checked(library.syscall(CREATE_RULESET, ctypes.byref(rules), size, 0))
     for right, paths in (

@@ -41,11 +41,16 @@ ENGINE_TIMEOUT = 30.0  # seconds for one request to the engine
 # spare a child of `--init`, and bash reaps the processes that are left behind.
 PROCESS_1 = "echo ready; while read -r _; do :; done"
 READ = (
-    '[ -L "$1" ] && exit 40; [ -d "$1" ] && exit 41; [ -e "$1" ] || exit 42; [ -f "$1" ] || exit 43; head -c "$2" "$1"'
+    '[ -L "$1" ] && exit 40; [ -d "$1" ] && exit 41; [ -e "$1" ] || exit 42; [ -f "$1" ] || exit 43; '
+    'head -c "$2" "$1"'
 )
 WRITE = 'set -e; mkdir -p "$(dirname "$1")"; cat >"$2"; chmod "$3" "$2"; mv -fT "$2" "$1"'
 LIST = 'cd "$1" && find . -mindepth 1 -printf "%y %s %m %i %C@ %T@ %P\\0" | head -z -n "$2"'
-KINDS: Mapping[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
+KINDS: Mapping[str, Literal["file", "folder", "link", "other"]] = {
+    "f": "file",
+    "d": "folder",
+    "l": "link",
+}
 
 
 class Container(SandboxBackend):
@@ -94,10 +99,34 @@ def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
     user = 1000
     line = [
         *("--interactive", "--rm", "--name", name, "--hostname", "sandbox", "--pull", "never"),
-        *("--network", "none", "--ipc", "private", "--read-only", "--user", f"{user}:{user}", "--workdir", WORKSPACE),
+        *(
+            "--network",
+            "none",
+            "--ipc",
+            "private",
+            "--read-only",
+            "--user",
+            f"{user}:{user}",
+            "--workdir",
+            WORKSPACE,
+        ),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-        *("--memory", str(limits.memory), "--memory-swap", str(limits.memory), "--pids-limit", str(limits.processes)),
-        *("--ulimit", "core=0", "--ulimit", f"fsize={limits.file_size}", "--ulimit", f"nofile={limits.open_files}"),
+        *(
+            "--memory",
+            str(limits.memory),
+            "--memory-swap",
+            str(limits.memory),
+            "--pids-limit",
+            str(limits.processes),
+        ),
+        *(
+            "--ulimit",
+            "core=0",
+            "--ulimit",
+            f"fsize={limits.file_size}",
+            "--ulimit",
+            f"nofile={limits.open_files}",
+        ),
         *("--ulimit", f"cpu={int(limits.cpu) + 2}", "--shm-size", str(min(limits.disk, 64 * MiB))),
     ]
     for variable, value in {**ENVIRONMENT, "HOME": HOME, "TMPDIR": "/tmp"}.items():  # noqa: S108 - inside
@@ -111,7 +140,11 @@ def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
     for target, path in setup.readonly_mounts.items():
         line += ["--mount", f"type=bind,source={path.absolute()},target={target},readonly"]
     if setup.gpu:
-        line += ["--device", "nvidia.com/gpu=all"] if Path(engine).name == "podman" else ["--gpus", "all"]
+        line += (
+            ["--device", "nvidia.com/gpu=all"]
+            if Path(engine).name == "podman"
+            else ["--gpus", "all"]
+        )
     return [*line, IMAGE, "bash", "-c", PROCESS_1]
 
 
@@ -139,10 +172,14 @@ class ContainerSandbox(Sandbox):
         try:
             ready = await asyncio.wait_for(self._client.stdout.readline(), ENGINE_TIMEOUT)
         except TimeoutError:
-            raise SandboxError(f"{self._engine} did not start a container within {ENGINE_TIMEOUT:g} s") from None
+            raise SandboxError(
+                f"{self._engine} did not start a container within {ENGINE_TIMEOUT:g} s"
+            ) from None
         if ready.strip() != b"ready":
             message = (await self._client.stderr.read()).decode(errors="replace").strip()
-            raise SandboxError(f"{self._engine} did not start a container: {message}", Container.fix)
+            raise SandboxError(
+                f"{self._engine} did not start a container: {message}", Container.fix
+            )
         for folder, files in ((WORKSPACE, self._setup.files), (HOME, self._setup.home_files)):
             for path, content in files.items():
                 full_path = f"{folder}/{'/'.join(self._folders[folder].parts(path))}"
@@ -154,7 +191,16 @@ class ContainerSandbox(Sandbox):
         # By name only: no list of processes shows the values in the client's environment.
         named = [word for name in command.environment for word in ("--env", name)]
         process = await asyncio.create_subprocess_exec(
-            *(self._engine, "exec", "--interactive", "--workdir", WORKSPACE, *named, self._name, *command.argv),
+            *(
+                self._engine,
+                "exec",
+                "--interactive",
+                "--workdir",
+                WORKSPACE,
+                *named,
+                self._name,
+                *command.argv,
+            ),
             **PIPES,
             env={**os.environ, **command.environment},
         )
@@ -172,9 +218,13 @@ class ContainerSandbox(Sandbox):
                 await process.wait()
 
     async def _end_all(self) -> None:
-        code, _, error = await _ask([self._engine, "exec", self._name, "sh", "-c", "kill -KILL -1"], ENGINE_TIMEOUT)
+        code, _, error = await _ask(
+            [self._engine, "exec", self._name, "sh", "-c", "kill -KILL -1"], ENGINE_TIMEOUT
+        )
         if code not in (0, 137):
-            raise SandboxError(f"the processes in the container could not be stopped: {error.decode(errors='replace')}")
+            raise SandboxError(
+                f"the processes in the container could not be stopped: {error.decode(errors='replace')}"
+            )
 
     async def kill_processes(self) -> None:
         async with self._lock:
@@ -183,7 +233,9 @@ class ContainerSandbox(Sandbox):
     async def read(self, path: str, max_bytes: int = 16 * MiB) -> bytes:
         code, output, error = await self._inside(READ, self._full_path(path), str(max_bytes + 1))
         if code in (40, 43):
-            raise PermissionError(1, "is a link, and links are not followed" if code == 40 else "is no file", path)
+            raise PermissionError(
+                1, "is a link, and links are not followed" if code == 40 else "is no file", path
+            )
         if code == 41:
             raise IsADirectoryError(21, "is a folder", path)
         if code == 42:
@@ -200,7 +252,9 @@ class ContainerSandbox(Sandbox):
             raise IsADirectoryError(21, "is a folder", path)
         data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         fresh = f"{HOME}/.{secrets.token_hex(8)}.new"
-        code, _, error = await self._inside(WRITE, full_path, fresh, "755" if executable else "644", stdin=data)
+        code, _, error = await self._inside(
+            WRITE, full_path, fresh, "755" if executable else "644", stdin=data
+        )
         if code:
             raise OSError(5, error.decode(errors="replace").strip(), path)
 
@@ -224,8 +278,20 @@ class ContainerSandbox(Sandbox):
         folder = next((each for each in self._folders if path.startswith(each + "/")), WORKSPACE)
         return "/".join([folder, *self._folders[folder].parts(path)])
 
-    async def _inside(self, script: str, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
-        line = [self._engine, "exec", "--interactive", self._name, "sh", "-c", script, "sh", *arguments]
+    async def _inside(
+        self, script: str, *arguments: str, stdin: bytes = b""
+    ) -> tuple[int, bytes, bytes]:
+        line = [
+            self._engine,
+            "exec",
+            "--interactive",
+            self._name,
+            "sh",
+            "-c",
+            script,
+            "sh",
+            *arguments,
+        ]
         return await _ask(line, ENGINE_TIMEOUT, stdin)
 
     async def _remove(self) -> None:

@@ -26,7 +26,9 @@ def unused_user() -> int | None:
     """A user id that nobody has, a different one each time; None if we are not root."""
     if os.geteuid() != 0:
         return None
-    first, _, count = (int(word) for word in Path("/proc/self/uid_map").read_text(encoding="utf-8").split()[:3])
+    first, _, count = (
+        int(word) for word in Path("/proc/self/uid_map").read_text(encoding="utf-8").split()[:3]
+    )
     # Near the top of the mapped range: a container may have no more than 65,536 users.
     top = min(first + count, 2**31) - 1000
     while True:
@@ -107,7 +109,9 @@ class Folder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._enter(folders, make=True) as folder:
             try:
-                with os.fdopen(os.open(fresh, flags, 0o755 if executable else 0o644, dir_fd=folder), "wb") as file:
+                with os.fdopen(
+                    os.open(fresh, flags, 0o755 if executable else 0o644, dir_fd=folder), "wb"
+                ) as file:
                     file.write(data)
                 os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError as error:
@@ -119,10 +123,14 @@ class Folder:
         names = self.parts(path)
         entries: list[Entry] = []
         with self._enter(names) as folder:
-            self._walk(folder, "".join(name + "/" for name in names), entries, max_entries, len(names))
+            self._walk(
+                folder, "".join(name + "/" for name in names), entries, max_entries, len(names)
+            )
         return sorted(entries, key=lambda entry: entry.path)
 
-    def _walk(self, folder: int, prefix: str, entries: list[Entry], max_entries: int, depth: int) -> None:
+    def _walk(
+        self, folder: int, prefix: str, entries: list[Entry], max_entries: int, depth: int
+    ) -> None:
         with os.scandir(folder) as scanned:
             for entry in scanned:
                 if len(entries) >= max_entries:
@@ -132,7 +140,9 @@ class Folder:
                 except FileNotFoundError:  # deleted meanwhile
                     continue
                 kind = _kind(status.st_mode)
-                size, executable = (status.st_size, bool(status.st_mode & 0o100)) if kind == "file" else (0, False)
+                size, executable = (
+                    (status.st_size, bool(status.st_mode & 0o100)) if kind == "file" else (0, False)
+                )
                 version = version_of(kind, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
                 entries.append(Entry(prefix + entry.name, kind, size, executable, version))
                 if kind != "folder" or depth >= MAX_DEPTH:
@@ -179,7 +189,9 @@ def _opened(name: str, flags: int, folder: int, path: str) -> int:
         with suppress(OSError):
             is_link = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR) and is_link:
-            raise PermissionError(errno.EPERM, "is a link, and links are not followed", path) from None
+            raise PermissionError(
+                errno.EPERM, "is a link, and links are not followed", path
+            ) from None
         if error.errno == errno.ENXIO:  # a socket
             raise PermissionError(errno.EPERM, "is not a regular file", path) from None
         raise type(error)(error.errno, error.strerror, path) from None
@@ -197,7 +209,10 @@ def folder_usage(path: Path, limits: Limits) -> DiskUsage:
     """Bytes on disk below a folder, plus a little for every file, up to the limits; links are not followed."""
     written, files, waiting = 0, 0, [str(path)]
     while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:  # deleted meanwhile, or not readable
+        with (
+            suppress(OSError),
+            os.scandir(waiting.pop()) as entries,
+        ):  # deleted meanwhile, or not readable
             for entry in entries:
                 with suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
@@ -232,7 +247,10 @@ class FolderSandbox(Sandbox):
         return self._folders[self.workspace]
 
     def _write_setup_files(self) -> None:
-        for root, files in ((self.workspace, self._setup.files), (self.home, self._setup.home_files)):
+        for root, files in (
+            (self.workspace, self._setup.files),
+            (self.home, self._setup.home_files),
+        ):
             for path, content in files.items():
                 self._folders[root].write(path, content, executable=path in self._setup.runnable)
 

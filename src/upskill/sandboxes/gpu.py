@@ -54,7 +54,10 @@ def kernels_lack(devices: Sequence[str] = (), *, torch: bool = True) -> tuple[st
             "install its driver, or use a machine that has one",
         )
     if torch and find_spec("torch") is None:
-        return "PyTorch is not installed in upskill's environment", f"{sys.executable} -m pip install torch"
+        return (
+            "PyTorch is not installed in upskill's environment",
+            f"{sys.executable} -m pip install torch",
+        )
     return None
 
 
@@ -66,7 +69,10 @@ def check_gpu(kind: SandboxBackend) -> None:
             "Install the NVIDIA driver, run it on a machine with a GPU, or remove `gpu: true`.",
         )
     if not kind.shows_gpu:
-        raise UsageError(f"the {kind.name!r} sandbox cannot provide a GPU", "Use --sandbox bubblewrap or container.")
+        raise UsageError(
+            f"the {kind.name!r} sandbox cannot provide a GPU",
+            "Use --sandbox bubblewrap or container.",
+        )
 
 
 @asynccontextmanager
@@ -149,7 +155,9 @@ def _open_lock() -> int | None:
         # In a folder like /tmp the kernel refuses to create what is there; to read is enough for a lock.
         for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
             with suppress(OSError):
-                descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+                descriptor = os.open(
+                    path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
+                )
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):
                     with suppress(PermissionError):
                         os.fchmod(descriptor, 0o644)
@@ -159,7 +167,12 @@ def _open_lock() -> int | None:
     return None
 
 
-SEEN_IN_A_SANDBOX = ("/usr/", "/bin/", "/lib/", "/lib64/")  # every kind shows these; anything else is mounted
+SEEN_IN_A_SANDBOX = (
+    "/usr/",
+    "/bin/",
+    "/lib/",
+    "/lib64/",
+)  # every kind shows these; anything else is mounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +188,9 @@ def find_toolchain() -> Toolchain:
     for nvcc in _candidates():
         if nvcc.is_file():
             root = _root(nvcc)
-            is_visible = f"{nvcc}".startswith(SEEN_IN_A_SANDBOX) and f"{root}".startswith(SEEN_IN_A_SANDBOX)
+            is_visible = f"{nvcc}".startswith(SEEN_IN_A_SANDBOX) and f"{root}".startswith(
+                SEEN_IN_A_SANDBOX
+            )
             return Toolchain(str(nvcc), str(root / "include"), () if is_visible else (root,))
     raise MissingTool(
         "there is no CUDA compiler (nvcc): install the CUDA toolkit for all users, or, without root (330 MB):"

@@ -15,11 +15,25 @@ from upskill.errors import SandboxError
 from upskill.sandboxes import Limits, SandboxBackend, Setup, seccomp
 from upskill.sandboxes.confine import landlock_version
 from upskill.sandboxes.files import unused_user
-from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, check_setup, wrap_in_confine, wrap_in_shell
+from upskill.sandboxes.processes import (
+    ProcessSandbox,
+    WrappedCommand,
+    check_setup,
+    wrap_in_confine,
+    wrap_in_shell,
+)
 
 OLDEST = 3  # Linux 6.2: the first that also protects files from being truncated
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-ETC = ("alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "pki/tls", "pki/ca-trust", "nsswitch.conf")
+ETC = (
+    "alternatives",
+    "ld.so.cache",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "pki/tls",
+    "pki/ca-trust",
+    "nsswitch.conf",
+)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # Files of /proc about the machine as a whole; none about a process.
 PROC = ("meminfo", "cpuinfo", "stat", "version", "uptime", "loadavg", "filesystems", "sys")
@@ -28,12 +42,16 @@ REDUCED = "no process, network and IPC namespaces, no /tmp of its own, no backgr
 
 class Landlock(SandboxBackend):
     name = "landlock"
-    fix = "It needs Linux 6.2 or newer with Landlock among its security modules (`lsm=landlock,...`)."
+    fix = (
+        "It needs Linux 6.2 or newer with Landlock among its security modules (`lsm=landlock,...`)."
+    )
 
     def __init__(self) -> None:
         self.reduced = REDUCED
         if sys.platform == "linux" and landlock_version() < 6:  # Linux 6.12 added signals
-            self.reduced += "; processes are hidden only from view, and signals reach those of the same user"
+            self.reduced += (
+                "; processes are hidden only from view, and signals reach those of the same user"
+            )
 
     async def version(self) -> str:
         if sys.platform != "linux":
@@ -41,7 +59,9 @@ class Landlock(SandboxBackend):
         seccomp.architecture_of(platform.machine())
         version = landlock_version()
         if version < OLDEST:
-            raise SandboxError(f"this kernel has Landlock version {version}, but version {OLDEST} is needed")
+            raise SandboxError(
+                f"this kernel has Landlock version {version}, but version {OLDEST} is needed"
+            )
         return f"Landlock {version} on Linux {platform.release()}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
@@ -52,10 +72,14 @@ class Landlock(SandboxBackend):
         families = () if setup.proxy_port is None else (seccomp.INET,)
         program = seccomp.pack_filter(
             # A user of its own cannot change other people's files by their path anyway.
-            seccomp.build_filter(families=families, streams_only=True, namespaces=False, by_path=user is not None)
+            seccomp.build_filter(
+                families=families, streams_only=True, namespaces=False, by_path=user is not None
+            )
         )
 
-        def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+        def wrap(
+            argv: list[str], environment: dict[str, str], limits: Limits, root: Path
+        ) -> WrappedCommand:
             landlock = {
                 "read": [
                     *SYSTEM,
@@ -68,7 +92,13 @@ class Landlock(SandboxBackend):
                 "proxy_port": setup.proxy_port or 0,
             }
             return wrap_in_confine(
-                argv, environment, limits, root / "workspace", user=user, landlock=landlock, program=program
+                argv,
+                environment,
+                limits,
+                root / "workspace",
+                user=user,
+                landlock=landlock,
+                program=program,
             )
 
         return ProcessSandbox("landlock", setup, wrap, user=user)
@@ -88,7 +118,9 @@ class NoSandbox(SandboxBackend):
         return "no protection"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
-        def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+        def wrap(
+            argv: list[str], environment: dict[str, str], limits: Limits, root: Path
+        ) -> WrappedCommand:
             environment["PATH"] = os.environ.get("PATH", environment["PATH"])
             if sys.platform == "linux":
                 return wrap_in_confine(argv, environment, limits, root / "workspace")

@@ -37,7 +37,9 @@ from upskill.sandboxes import (
 from upskill.sandboxes.files import Folder, FolderSandbox, folder_usage
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"start_new_session": True}
+PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {
+    "start_new_session": True
+}
 HAS_PROC = Path("/proc/self/stat").exists()
 
 
@@ -90,7 +92,8 @@ def wrap_in_confine(
             "RLIMIT_FSIZE": limits.file_size,
             "RLIMIT_NOFILE": limits.open_files,
             # Counted for the user as a whole, so what already runs is added.
-            "RLIMIT_NPROC": limits.processes + (0 if user is not None else _threads_of(os.getuid())),
+            "RLIMIT_NPROC": limits.processes
+            + (0 if user is not None else _threads_of(os.getuid())),
             # Counts memory that is only reserved, too; the memory in use is checked from outside.
             **(
                 {}
@@ -103,7 +106,9 @@ def wrap_in_confine(
     descriptor = os.memfd_create("task")
     os.write(descriptor, json.dumps(task).encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
-    return WrappedCommand([sys.executable, "-I", "-S", str(CONFINE), str(descriptor)], pass_fds=(descriptor,))
+    return WrappedCommand(
+        [sys.executable, "-I", "-S", str(CONFINE), str(descriptor)], pass_fds=(descriptor,)
+    )
 
 
 def wrap_in_shell(argv: list[str], limits: Limits) -> WrappedCommand:
@@ -116,7 +121,9 @@ def wrap_in_shell(argv: list[str], limits: Limits) -> WrappedCommand:
         open_files=limits.open_files,
         processes=limits.processes + 512,  # of the user as a whole, so looser than elsewhere
     )
-    return WrappedCommand(["/bin/bash", "-c", script, "limited", *argv], pass_fds=(theirs,), held_fds=(ours,))
+    return WrappedCommand(
+        ["/bin/bash", "-c", script, "limited", *argv], pass_fds=(theirs,), held_fds=(ours,)
+    )
 
 
 def _threads_of(user: int) -> int:
@@ -199,7 +206,10 @@ def _proportional_memory(root: int) -> int:
     total = 0
     for process in process_tree(root):
         with suppress(OSError, ValueError):
-            parts = {line.split(":")[0]: line for line in _read(f"/proc/{process}/smaps_rollup").splitlines()[1:]}
+            parts = {
+                line.split(":")[0]: line
+                for line in _read(f"/proc/{process}/smaps_rollup").splitlines()[1:]
+            }
             for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"):
                 total += int(parts[name].split()[1]) * 1024 if name in parts else 0
     return total
@@ -207,7 +217,11 @@ def _proportional_memory(root: int) -> int:
 
 def _usage_from_ps(root: int) -> ProcessUsage:
     listed = subprocess.run(
-        ["/bin/ps", "-axo", "pid=,ppid=,rss=,time="], capture_output=True, text=True, check=False, env={}
+        ["/bin/ps", "-axo", "pid=,ppid=,rss=,time="],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={},
     )
     rows = [line.split() for line in listed.stdout.splitlines()]
     mine, grew = {root}, True
@@ -216,7 +230,9 @@ def _usage_from_ps(root: int) -> ProcessUsage:
         mine |= more
         grew = bool(more)
     use = [row for row in rows if int(row[0]) in mine]
-    return ProcessUsage(len(use), sum(int(row[2]) * 1024 for row in use), sum(_seconds(row[3]) for row in use))
+    return ProcessUsage(
+        len(use), sum(int(row[2]) * 1024 for row in use), sum(_seconds(row[3]) for row in use)
+    )
 
 
 def _seconds(clock: str) -> float:
@@ -259,7 +275,9 @@ async def supervise(
     ]
     ended = asyncio.ensure_future(process.wait())
     try:
-        broken_limit = await hold_to_limits(ended, command.limits.wall, capture, exceeded, lambda: end(process, ended))
+        broken_limit = await hold_to_limits(
+            ended, command.limits.wall, capture, exceeded, lambda: end(process, ended)
+        )
         await asyncio.wait(pipes, timeout=GRACE_SECONDS)
     finally:
         if not ended.done():
@@ -331,7 +349,9 @@ class ProcessSandbox(FolderSandbox):
 
     def _exceeded_limit(self, process: int, limits: Limits, before: DiskUsage) -> str:
         self._polls += 1
-        written = folder_usage(self._root, self._setup.limits) if self._polls % 5 == 0 else DiskUsage()
+        written = (
+            folder_usage(self._root, self._setup.limits) if self._polls % 5 == 0 else DiskUsage()
+        )
         return written.exceeded(self._setup.limits, before) or exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
@@ -359,6 +379,11 @@ class ProcessSandbox(FolderSandbox):
             shutil.rmtree(self._root)
         except FileNotFoundError:
             return
-        except (OSError, RecursionError):  # rights that the student took away, or folders too deep for Python
+        except (
+            OSError,
+            RecursionError,
+        ):  # rights that the student took away, or folders too deep for Python
             unlock = "find {0} -type d ! -perm -700 -execdir chmod 700 {{}} ';'; rm -rf {0}"
-            subprocess.run(["/bin/sh", "-c", unlock.format(shlex.quote(str(self._root)))], check=False)
+            subprocess.run(
+                ["/bin/sh", "-c", unlock.format(shlex.quote(str(self._root)))], check=False
+            )

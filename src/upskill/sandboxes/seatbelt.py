@@ -47,14 +47,18 @@ class Seatbelt(SandboxBackend):
     async def open(self, setup: Setup) -> ProcessSandbox:
         check_setup("seatbelt", setup)
 
-        def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+        def wrap(
+            argv: list[str], environment: dict[str, str], limits: Limits, root: Path
+        ) -> WrappedCommand:
             return wrap_in_shell([PROGRAM, "-p", profile(root, setup), *argv], limits)
 
         return ProcessSandbox("seatbelt", setup, wrap)
 
 
 def profile(root: Path, setup: Setup) -> str:
-    mounted = "".join(f" (subpath {_quote(os.fspath(path))})" for path in setup.readonly_mounts.values())
+    mounted = "".join(
+        f" (subpath {_quote(os.fspath(path))})" for path in setup.readonly_mounts.values()
+    )
     port = setup.proxy_port
     network = "" if port is None else f'(allow network-outbound (remote tcp "localhost:{port}"))\n'
     return PROFILE.format(root=_quote(str(root))[1:-1], mounted=mounted, network=network)

@@ -96,7 +96,10 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "lookup_dcookie": (212, 18),
 }
 ABSENT: dict[str, tuple[int | None, int | None]] = {
-    "clone3": (435, 435),  # its flags lie in memory, where a filter cannot look; libraries fall back to clone
+    "clone3": (
+        435,
+        435,
+    ),  # its flags lie in memory, where a filter cannot look; libraries fall back to clone
     "memfd_create": (319, 279),  # memory that no limit counts
     "memfd_secret": (447, 447),
     "io_uring_setup": (425, 425),
@@ -136,9 +139,19 @@ SHMGET = (29, 194)
 PERSONALITY = (135, 92)
 
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW flag that clone takes
-TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into the terminal we were started from
+TERMINAL_INPUT = (
+    0x5412,
+    0x541C,
+)  # TIOCSTI and TIOCLINUX: typing into the terminal we were started from
 SHARED_SEGMENT = 65536  # a System V segment outlives its process, where no limit counts it
-PERSONALITIES = (0, 0x0008, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # 32-bit names, and a fixed layout for debuggers
+PERSONALITIES = (
+    0,
+    0x0008,
+    0x20000,
+    0x20008,
+    0x40000,
+    0xFFFFFFFF,
+)  # 32-bit names, and a fixed layout for debuggers
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 STREAM = 1
@@ -206,14 +219,25 @@ def build_filter(
     if not by_path:
         tables.append((BY_PATH, refused))
         # With no path it means an open file, which is how `touch` does it.
-        body = [_low(1), (EQUAL, 0, 3, 0), _high(1), (EQUAL, 0, 1, 0), _return(ALLOW), _return(refused)]
+        body = [
+            _low(1),
+            (EQUAL, 0, 3, 0),
+            _high(1),
+            (EQUAL, 0, 1, 0),
+            _return(ALLOW),
+            _return(refused),
+        ]
         lines += _for_call(UTIMENSAT[column], body)
     for table, answer in tables:
         for numbers in table.values():
             lines += _for_call(numbers[column], [_return(answer)])
-    lines += _for_call(CLONE[column], [_low(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), _return(refused), _return(ALLOW)])
+    lines += _for_call(
+        CLONE[column], [_low(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), _return(refused), _return(ALLOW)]
+    )
     # The kernel reads only the low half of an ioctl's number, so the high half must not make a difference.
-    lines += _for_call(IOCTL[column], [_low(1), *_if_one_of(TERMINAL_INPUT, ERRNO | errno.EPERM, ALLOW)])
+    lines += _for_call(
+        IOCTL[column], [_low(1), *_if_one_of(TERMINAL_INPUT, ERRNO | errno.EPERM, ALLOW)]
+    )
     # Limits of the own process only: those of process 1 keep it able to serve.
     lines += _for_call(PRLIMIT64[column], [_low(0), *_if_one_of([0], ALLOW, ERRNO | errno.EPERM)])
     lines += _for_call(
@@ -228,7 +252,9 @@ def build_filter(
             _return(ALLOW),
         ],
     )
-    lines += _for_call(PERSONALITY[column], [_low(0), *_if_one_of(PERSONALITIES, ALLOW, ERRNO | errno.EPERM)])
+    lines += _for_call(
+        PERSONALITY[column], [_low(0), *_if_one_of(PERSONALITIES, ALLOW, ERRNO | errno.EPERM)]
+    )
     lines += _for_call(SOCKET[column], _socket(families, streams_only=streams_only))
     return [*lines, _return(ALLOW)]
 
@@ -239,7 +265,12 @@ def _socket(families: tuple[int, ...], *, streams_only: bool) -> list[Instructio
         body = [_low(2), *_if_one_of([0], ALLOW, ERRNO | errno.EPROTONOSUPPORT)]
         lines += [_low(0), (EQUAL, 0, len(body), NETLINK), *body]
     if streams_only:
-        lines += [_low(1), (AND, 0, 0, 0xF), (EQUAL, 1, 0, STREAM), _return(ERRNO | errno.EPROTONOSUPPORT)]
+        lines += [
+            _low(1),
+            (AND, 0, 0, 0xF),
+            (EQUAL, 1, 0, STREAM),
+            _return(ERRNO | errno.EPROTONOSUPPORT),
+        ]
     plain = [family for family in families if family != NETLINK]
     return [*lines, _low(0), *_if_one_of(plain, ALLOW, ERRNO | errno.EAFNOSUPPORT)]
 

@@ -21,11 +21,15 @@ class Catalog:
     unit: Literal["tokens", "characters"] = "characters"  # what it counts in, at four to a token
     characters: int = 0  # the limit, if it does not depend on the context window
     max_description: int = 0
-    overflow: Literal["", "shorten", "names", "drop"] = ""  # all of them; the last have no description, or are missing
+    overflow: Literal["", "shorten", "names", "drop"] = (
+        ""  # all of them; the last have no description, or are missing
+    )
 
     def budget(self, context: int | None = None) -> int:
         """In its unit; 0: no limit."""
-        return self.characters or int((context or self.context) * self.share * (1 if self.unit == "tokens" else 4))
+        return self.characters or int(
+            (context or self.context) * self.share * (1 if self.unit == "tokens" else 4)
+        )
 
     def cost(self, line: str) -> int:
         return self.cost_of(len(line.encode())) if self.unit == "tokens" else len(line)
@@ -50,14 +54,21 @@ class AgentSpec:
     program: str = ""  # the command on the PATH
     install: str = ""  # the command that installs it
     log_in: str = ""  # what a person does to log in
-    login_variables: tuple[str, ...] = ()  # environment variables that hold its login, or say where it is
-    companion: tuple[str, str] = ("", "")  # a command it needs beside it as a student, and how to install that
+    login_variables: tuple[
+        str, ...
+    ] = ()  # environment variables that hold its login, or say where it is
+    companion: tuple[str, str] = (
+        "",
+        "",
+    )  # a command it needs beside it as a student, and how to install that
     prices: str = ""  # the provider whose prices it is charged at
     agent: str = ""  # "module:attribute": the class that runs it in a sandbox, with its tools
     model: str = ""  # "module:attribute": the Command that lets it answer as a plain model
     # What it keeps in the home folder
     folder: str = ""  # below the home folder
-    moved_folder: str = ""  # where that folder is if a variable is set, as "$VARIABLE" or "$VARIABLE/below"
+    moved_folder: str = (
+        ""  # where that folder is if a variable is set, as "$VARIABLE" or "$VARIABLE/below"
+    )
     memory_file: str = ""  # in that folder: read in every call, and nothing turns that off
     session_files: tuple[str, ...] = ()  # patterns below that folder
     session_database: str = ""  # a file in that folder with many sessions
@@ -73,13 +84,18 @@ class AgentSpec:
         """The folder in which the agent keeps its sessions, its login and its settings."""
         if moved := environment.get(self.folder_variable):
             return Path(moved, self.moved_folder.partition("/")[2])
-        return Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home()) / self.folder
+        return (
+            Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home())
+            / self.folder
+        )
 
 
 AGENT_SPECS: dict[str, AgentSpec] = {
     spec.name: spec
     for spec in (
-        AgentSpec(name="generic", title="any agent that reads .agents", user_skills=".agents/skills"),
+        AgentSpec(
+            name="generic", title="any agent that reads .agents", user_skills=".agents/skills"
+        ),
         AgentSpec(
             name="claude-code",
             title="Claude Code",
@@ -249,7 +265,10 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             name="kimi",
             title="Kimi",
             folder=".",  # two below it, of an older program and its successor
-            session_files=(".kimi-code/sessions/*/*/agents/main/wire.jsonl", ".kimi/sessions/*/*/context.jsonl"),
+            session_files=(
+                ".kimi-code/sessions/*/*/agents/main/wire.jsonl",
+                ".kimi/sessions/*/*/context.jsonl",
+            ),
             trace_format="kimi",
             trace_reader="upskill.traces.readers.kimi:FORMAT",
         ),
@@ -291,7 +310,9 @@ AGENT_SPECS: dict[str, AgentSpec] = {
 }
 
 # Those that can run trials, for help.
-REAL_AGENTS = ", ".join((*(spec.name for spec in AGENT_SPECS.values() if spec.agent), "acp:COMMAND"))
+REAL_AGENTS = ", ".join(
+    (*(spec.name for spec in AGENT_SPECS.values() if spec.agent), "acp:COMMAND")
+)
 
 # Of the Agent Client Protocol, besides opencode: the command on the PATH, and the one that installs it.
 ACP_PROGRAMS = {

@@ -14,7 +14,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from upskill.errors import UsageError
-from upskill.skills.files import IGNORED_NAMES, MANIFEST, MAX_FILES, MAX_FOLDER_BYTES, MAX_MANIFEST_BYTES, SkillFile
+from upskill.skills.files import (
+    IGNORED_NAMES,
+    MANIFEST,
+    MAX_FILES,
+    MAX_FOLDER_BYTES,
+    MAX_MANIFEST_BYTES,
+    SkillFile,
+)
 from upskill.skills.skill import Skill
 
 OURS = b"upskill pack"  # the comment of our archives: they may be overwritten
@@ -48,18 +55,30 @@ def load_archive(path: str | Path) -> Skill:
     roots = [folder for folder in folders if not any(other in folder.parents for other in folders)]
     if len(roots) != 1:
         there = f"{len(roots)} skills" if roots else f"no {MANIFEST}"
-        hint = "Unpack it, and install each skill." if roots else "A skill is a folder with a SKILL.md in it."
+        hint = (
+            "Unpack it, and install each skill."
+            if roots
+            else "A skill is a folder with a SKILL.md in it."
+        )
         raise UsageError(f"{path}: contains {there}", hint)
     [root] = roots
     if len(root.parts) > 1 or any(not inner.is_relative_to(root) for inner in files):
-        raise UsageError(f"{path}: contains more than the skill", f"Unpack it, and install the folder {root}.")
+        raise UsageError(
+            f"{path}: contains more than the skill", f"Unpack it, and install the folder {root}."
+        )
     if any(
-        len(files[at].data) > MAX_MANIFEST_BYTES for at in files if at.parent == root and at.name.lower() == "skill.md"
+        len(files[at].data) > MAX_MANIFEST_BYTES
+        for at in files
+        if at.parent == root and at.name.lower() == "skill.md"
     ):
         raise UsageError(
-            f"{path}: {MANIFEST} is larger than {MAX_MANIFEST_BYTES // 10**6} MB", "Move details into references/."
+            f"{path}: {MANIFEST} is larger than {MAX_MANIFEST_BYTES // 10**6} MB",
+            "Move details into references/.",
         )
-    inside = [SkillFile(str(at.relative_to(root)), file.data, file.executable) for at, file in files.items()]
+    inside = [
+        SkillFile(str(at.relative_to(root)), file.data, file.executable)
+        for at, file in files.items()
+    ]
     return Skill.from_files(inside, str(path))
 
 
@@ -68,9 +87,15 @@ def read_archive(path: str | Path) -> list[SkillFile]:
     try:
         size = Path(path).stat().st_size
         limit = min(MAX_FOLDER_BYTES, size * MAX_RATIO + SPARE)
-        entries = _zip_entries(Path(path), limit) if zipfile.is_zipfile(path) else _tar_entries(Path(path), limit)
+        entries = (
+            _zip_entries(Path(path), limit)
+            if zipfile.is_zipfile(path)
+            else _tar_entries(Path(path), limit)
+        )
         files: list[SkillFile] = []
-        taken: dict[str, tuple[str, bool]] = {}  # by name as a case-blind disk sees it: the name, and if it is a file
+        taken: dict[
+            str, tuple[str, bool]
+        ] = {}  # by name as a case-blind disk sees it: the name, and if it is a file
         for name, file in entries:
             if len(taken) > MAX_FILES:
                 raise _refusal(f"contains more than {MAX_FILES:,} files")
@@ -88,7 +113,8 @@ def read_archive(path: str | Path) -> list[SkillFile]:
     except _BROKEN as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UsageError(
-            f"{path}: cannot be unpacked: {why}", f"Pass one of these types of file: {', '.join(SUFFIXES)}."
+            f"{path}: cannot be unpacked: {why}",
+            f"Pass one of these types of file: {', '.join(SUFFIXES)}.",
         ) from error
     return files
 
@@ -124,7 +150,9 @@ def _tar_entries(path: Path, limit: int) -> Iterator[tuple[str, _Content | None]
         for member in archive:
             if member.isdir():
                 yield member.name, None
-            elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and (content := archive.extractfile(member)):
+            elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and (
+                content := archive.extractfile(member)
+            ):
                 yield member.name, (content.read(), bool(member.mode & 0o100))
             else:  # also hard links and sparse files, whose content is larger than the archive
                 raise _refusal(f"{member.name!r} is a link or a device")
@@ -133,7 +161,9 @@ def _tar_entries(path: Path, limit: int) -> Iterator[tuple[str, _Content | None]
 def _check_name(name: str) -> list[str]:
     """The parts of a path inside the skill; none for its root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    escapes = name.startswith("/") or ".." in parts or "\\" in name or (len(name) > 1 and name[1] == ":")
+    escapes = (
+        name.startswith("/") or ".." in parts or "\\" in name or (len(name) > 1 and name[1] == ":")
+    )
     if escapes or len(name) > MAX_NAME or not name.isprintable():  # NUL, and half a character
         raise _refusal(f"{name[:80]!r} is not a path inside a skill")
     return parts
@@ -150,7 +180,9 @@ def _take(name: str, is_file: bool, taken: dict[str, tuple[str, bool]]) -> None:
 
 
 def _bomb() -> UsageError:
-    return _refusal(f"unpacks to more than {MAX_FOLDER_BYTES // 10**6} MB, or to more than {MAX_RATIO} times its size")
+    return _refusal(
+        f"unpacks to more than {MAX_FOLDER_BYTES // 10**6} MB, or to more than {MAX_RATIO} times its size"
+    )
 
 
 def _refusal(why: str) -> UsageError:

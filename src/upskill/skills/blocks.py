@@ -21,7 +21,13 @@ from upskill.skills.skill import Skill, estimate_tokens
 
 Kind = Literal["paragraph", "item", "row", "code", "file"]
 # Parts by Markdown token. Tokens of other kinds are paragraphs, except for what holds parts.
-_PARTS = {"heading_open": "heading", "fence": "code", "list_item_open": "item", "thead_open": "head", "tr_open": "row"}
+_PARTS = {
+    "heading_open": "heading",
+    "fence": "code",
+    "list_item_open": "item",
+    "thead_open": "head",
+    "tr_open": "row",
+}
 _HOLDERS = frozenset(("bullet_list_open", "ordered_list_open", "table_open", "tbody_open"))
 
 
@@ -71,7 +77,11 @@ def edit_blocks(skill: Skill, texts: Mapping[Block, str]) -> Skill:
     edited = skill.with_body(_tidy("\n".join(lines))) if body else skill
     for block, text in texts.items():
         if block.kind == "file":
-            edited = edited.with_file(block.path, text.encode()) if text else edited.without_file(block.path)
+            edited = (
+                edited.with_file(block.path, text.encode())
+                if text
+                else edited.without_file(block.path)
+            )
     return edited
 
 
@@ -85,7 +95,13 @@ def _body_blocks(body: str, above: int) -> Iterator[Block]:
         if kind == "heading":
             section = lines[start].strip("# ")
         elif kind != "head":
-            yield Block(kind, "\n".join(lines[start:end]), MANIFEST, (above + start + 1, above + end), section)
+            yield Block(
+                kind,
+                "\n".join(lines[start:end]),
+                MANIFEST,
+                (above + start + 1, above + end),
+                section,
+            )
 
 
 def _parts(body: str) -> Iterator[tuple[Any, int, int, int]]:
@@ -94,12 +110,21 @@ def _parts(body: str) -> Iterator[tuple[Any, int, int, int]]:
     tokens = MarkdownIt().enable("table").disable("reference").parse(body)
     items = [token.map for token in tokens if token.type == "list_item_open" and token.map]
     starts = sorted(start for start, _ in items)
-    holders = {(start, end) for start, end in items if bisect_right(starts, start) < bisect_left(starts, end)}
+    holders = {
+        (start, end)
+        for start, end in items
+        if bisect_right(starts, start) < bisect_left(starts, end)
+    }
     for token in tokens:
-        is_holder = token.type in _HOLDERS or (token.type == "list_item_open" and tuple(token.map or ()) in holders)
+        is_holder = token.type in _HOLDERS or (
+            token.type == "list_item_open" and tuple(token.map or ()) in holders
+        )
         if token.map and not is_holder and token.map[0] >= done:
             is_lead = token.type == "paragraph_open" and token.map[0] in starts
-            kind, (start, done) = _PARTS.get(token.type, "item" if is_lead else "paragraph"), token.map
+            kind, (start, done) = (
+                _PARTS.get(token.type, "item" if is_lead else "paragraph"),
+                token.map,
+            )
             done += kind == "head"  # the line below it
             end = next(line for line in range(done, start, -1) if lines[line - 1].strip())
             yield kind, start, end, int(token.tag[1:]) if kind == "heading" else 7
@@ -110,11 +135,19 @@ def _tidy(body: str) -> str:
     lines, parts = body.split("\n"), [*_parts(body)]
     gone, following = set[int](), ("", 0)  # what comes next and stays: its kind, and how deep it is
     for kind, start, end, depth in reversed(parts):
-        if (kind == "heading" and following[1] <= depth) or (kind == "head" and following[0] != "row"):
+        if (kind == "heading" and following[1] <= depth) or (
+            kind == "head" and following[0] != "row"
+        ):
             gone.update(range(start, end))
         else:
             following = kind, depth
-    inside = {line for _, start, end, _ in parts for line in range(start, end)}  # blank lines there belong to a block
+    inside = {
+        line for _, start, end, _ in parts for line in range(start, end)
+    }  # blank lines there belong to a block
     kept = [(line, number in inside) for number, line in enumerate(lines) if number not in gone]
     pairs = pairwise([("", False), *kept])
-    return "\n".join(line for (before, _), (line, is_inside) in pairs if is_inside or line.strip() or before.strip())
+    return "\n".join(
+        line
+        for (before, _), (line, is_inside) in pairs
+        if is_inside or line.strip() or before.strip()
+    )

@@ -15,8 +15,13 @@ def shown_descriptions(
     Skills are in the agent's order: by name, or for Claude Code by how much they are used.
     """
     most = catalog.max_description
-    texts = [text if len(text) <= most or not most else f"{text[: most - 3]}..." for _, text in skills]
-    lines = [catalog.line.format(name=name, description=text) for (name, _), text in zip(skills, texts, strict=True)]
+    texts = [
+        text if len(text) <= most or not most else f"{text[: most - 3]}..." for _, text in skills
+    ]
+    lines = [
+        catalog.line.format(name=name, description=text)
+        for (name, _), text in zip(skills, texts, strict=True)
+    ]
     bare_lines = [catalog.line.format(name=name, description="") for name, _ in skills]
     budget = catalog.budget(context)
     if not budget or sum(map(catalog.cost, lines)) <= budget:
@@ -29,7 +34,9 @@ def shown_descriptions(
             budget -= cost
             fits = budget >= 0 or catalog.overflow == "names"
             shown.append((text if catalog.overflow == "drop" else "") if fits else None)
-            budget += cost if not fits and catalog.overflow == "shorten" else 0  # a shorter one may still fit
+            budget += (
+                cost if not fits and catalog.overflow == "shorten" else 0
+            )  # a shorter one may still fit
         return shown
     if catalog.overflow == "names":
         shown = []

@@ -15,7 +15,15 @@ from typing import Literal
 
 from upskill.errors import UsageError
 from upskill.skills.files import MANIFEST, SkillFile
-from upskill.skills.skill import BADGE, CARD, HIDDEN_FROM_STUDENTS, RECEIPT, REPLIES, Skill, find_skills
+from upskill.skills.skill import (
+    BADGE,
+    CARD,
+    HIDDEN_FROM_STUDENTS,
+    RECEIPT,
+    REPLIES,
+    Skill,
+    find_skills,
+)
 
 # What CI systems say about the branch that a change is for, in the order in which they are asked.
 _BASE_VARIABLES = (
@@ -44,12 +52,18 @@ class SkillChange:
 
     @property
     def name(self) -> str:
-        return (self.head.name if self.head else "") or (self.base.name if self.base else "") or Path(self.path).name
+        return (
+            (self.head.name if self.head else "")
+            or (self.base.name if self.base else "")
+            or Path(self.path).name
+        )
 
     @property
     def skill_changed(self) -> bool:
         """Whether a student would read something else: its name alone is not that."""
-        return self.base is not None and _read_by_students(self.base) != _read_by_students(self.head)
+        return self.base is not None and _read_by_students(self.base) != _read_by_students(
+            self.head
+        )
 
     @property
     def kind(self) -> Kind:
@@ -65,14 +79,22 @@ class SkillChange:
 def _read_by_students(skill: Skill | None) -> object:
     if skill is None:
         return None
-    fields = {name: value for name, value in skill.frontmatter.items() if name not in ("name", "license", "metadata")}
+    fields = {
+        name: value
+        for name, value in skill.frontmatter.items()
+        if name not in ("name", "license", "metadata")
+    }
     return fields, skill.body, {skill.file(path) for path in skill.resources}
 
 
 def _suite_files(skill: Skill | None) -> set[SkillFile]:
     made = (RECEIPT, REPLIES, BADGE, CARD)
     files = skill.files if skill else ()
-    return {file for file in files if file.path.startswith(HIDDEN_FROM_STUDENTS) and file.path not in made}
+    return {
+        file
+        for file in files
+        if file.path.startswith(HIDDEN_FROM_STUDENTS) and file.path not in made
+    }
 
 
 @contextmanager
@@ -88,13 +110,17 @@ def changed_skills(
         raise UsageError(f"{missing}: no such folder", "Pass the folder that holds your skills.")
     root = Path(_git(places[0], "rev-parse", "--show-toplevel").strip()).resolve()
     if outside := next((place for place in places if not place.is_relative_to(root)), None):
-        raise UsageError(f"{outside}: outside the repository {root}", "Run `upskill ci` once per repository.")
+        raise UsageError(
+            f"{outside}: outside the repository {root}", "Run `upskill ci` once per repository."
+        )
     commit, changes = "", list[SkillChange]()
     with tempfile.TemporaryDirectory(prefix="upskill-base-") as folder:
         for commit in _base_commits(root, base_ref):
             before = Path(folder).resolve() / commit
             links, unknown = _check_out(root, commit, before)
-            changes = sorted(_compare(root, before, places, links, unknown), key=lambda change: change.path)
+            changes = sorted(
+                _compare(root, before, places, links, unknown), key=lambda change: change.path
+            )
             if any(change.kind != "unchanged" for change in changes):
                 break
         yield commit, [change for change in changes if not _is_installed_copy(change, changes)]
@@ -105,8 +131,12 @@ def _is_installed_copy(change: SkillChange, changes: Iterable[SkillChange]) -> b
     if change.head is None or _suite_files(change.head):
         return False
     read = _read_by_students(change.head)
-    originals = (other.head for other in changes if other.head and other.head.name == change.head.name)
-    return any(_suite_files(original) and _read_by_students(original) == read for original in originals)
+    originals = (
+        other.head for other in changes if other.head and other.head.name == change.head.name
+    )
+    return any(
+        _suite_files(original) and _read_by_students(original) == read for original in originals
+    )
 
 
 def repository_of(folder: Path) -> Path | None:
@@ -118,7 +148,10 @@ def repository_of(folder: Path) -> Path | None:
 def is_tracked(path: Path) -> bool:
     """Whether a branch can bring this file, or a file in this folder."""
     places = {path.absolute(), path.resolve()}  # git does not look behind a link
-    return any(_git_or_none(_existing(place.parent), "ls-files", "--", f":(literal){place}") for place in places)
+    return any(
+        _git_or_none(_existing(place.parent), "ls-files", "--", f":(literal){place}")
+        for place in places
+    )
 
 
 def changed_since(file: Path, commit: str) -> tuple[bool, bytes | None]:
@@ -154,17 +187,25 @@ def _git_or_none(folder: Path, *arguments: str) -> str | None:
 def _compare(
     root: Path, before: Path, places: list[Path], links: list[str], unknown: list[str]
 ) -> Iterator[SkillChange]:
-    ignored = _git(root, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z").split("\0")[
-        :-1
-    ]
+    ignored = _git(
+        root, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"
+    ).split("\0")[:-1]
 
     def is_ignored(path: str) -> bool:
         return any(_is_below(path, entry.rstrip("/")) for entry in ignored)
 
-    found = {each.relative_to(root).as_posix(): None for place in places for each in find_skills(place)}
-    for link in links:  # a link to a skill that is found by itself counts where it leads somewhere else now
+    found = {
+        each.relative_to(root).as_posix(): None for place in places for each in find_skills(place)
+    }
+    for link in (
+        links
+    ):  # a link to a skill that is found by itself counts where it leads somewhere else now
         is_ours = any((root / link).is_relative_to(place) for place in places)
-        if is_ours and (root / link).is_symlink() and (root / link).readlink() != (before / link).readlink():
+        if (
+            is_ours
+            and (root / link).is_symlink()
+            and (root / link).readlink() != (before / link).readlink()
+        ):
             found |= {link: None} if _is_skill(root / link, root) else {}
     heads = [path for path in found if not is_ignored(path)]
     gone: dict[str, Skill] = {}
@@ -179,9 +220,13 @@ def _compare(
         try:
             loaded = _load_head(root, path, unknown)
         except UsageError as error:
-            yield SkillChange(path, None, base, path if base else "", f"{error.message}. {error.hint}".strip())
+            yield SkillChange(
+                path, None, base, path if base else "", f"{error.message}. {error.hint}".strip()
+            )
             continue
-        kept = tuple(file for file in loaded.files if not is_ignored(str(PurePosixPath(path) / file.path)))
+        kept = tuple(
+            file for file in loaded.files if not is_ignored(str(PurePosixPath(path) / file.path))
+        )
         head = replace(loaded, files=kept)
         if base:
             yield SkillChange(path, head, base, path)
@@ -190,12 +235,21 @@ def _compare(
     origins = _origins(new, gone)
     for path, head in new:
         origin = origins.get(path, "")
-        yield SkillChange(path, head, gone.pop(origin, None), origin, in_git=is_tracked(root / path))
+        yield SkillChange(
+            path, head, gone.pop(origin, None), origin, in_git=is_tracked(root / path)
+        )
     for path, base in gone.items():
         if any((root / path).is_relative_to(place) for place in places):
             files = (root / path).rglob("*") if (root / path).is_dir() else ()
-            is_there = any(file.is_file() and not is_ignored(file.relative_to(root).as_posix()) for file in files)
-            problem = "the SKILL.md was removed, but other files of the skill are still there" if is_there else ""
+            is_there = any(
+                file.is_file() and not is_ignored(file.relative_to(root).as_posix())
+                for file in files
+            )
+            problem = (
+                "the SKILL.md was removed, but other files of the skill are still there"
+                if is_there
+                else ""
+            )
             yield SkillChange(path, None, base, path, problem)
 
 
@@ -210,7 +264,9 @@ def _load_head(root: Path, path: str, unknown: list[str]) -> Skill:
 
 
 def _is_skill(folder: Path, root: Path) -> bool:
-    return folder.resolve().is_relative_to(root) and any((folder / name).is_file() for name in (MANIFEST, "skill.md"))
+    return folder.resolve().is_relative_to(root) and any(
+        (folder / name).is_file() for name in (MANIFEST, "skill.md")
+    )
 
 
 def _load(folder: Path) -> Skill | None:
@@ -223,7 +279,9 @@ def _load(folder: Path) -> Skill | None:
 def _origins(new: list[tuple[str, Skill]], gone: Mapping[str, Skill]) -> dict[str, str]:
     """By the path of a skill that is not in the base: that of the one that is gone, and that it most likely was."""
     shared = {
-        (path, old): 2.0 if head.name == base.name else max(map(likeness, _texts(head), _texts(base)))
+        (path, old): 2.0
+        if head.name == base.name
+        else max(map(likeness, _texts(head), _texts(base)))
         for path, head in new
         for old, base in gone.items()
     }
@@ -257,10 +315,14 @@ def _git(folder: Path, *arguments: str) -> str:
     return _run(folder, *arguments).decode("utf-8", "surrogateescape")
 
 
-def _run(folder: Path, *arguments: str, more: Mapping[str, str] | None = None, stdin: bytes = b"") -> bytes:
+def _run(
+    folder: Path, *arguments: str, more: Mapping[str, str] | None = None, stdin: bytes = b""
+) -> bytes:
     line = ["git", "-c", "core.quotePath=false", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(line, input=stdin, capture_output=True, check=False, env={**os.environ, **(more or {})})
+        done = subprocess.run(
+            line, input=stdin, capture_output=True, check=False, env={**os.environ, **(more or {})}
+        )
     except OSError as error:
         raise UsageError(f"git cannot be started: {error.strerror}", "Install git.") from error
     if done.returncode:
@@ -295,7 +357,9 @@ def _base_commits(root: Path, base_ref: str | None) -> list[str]:
     if parent := _git_or_none(root, "rev-parse", "--verify", "HEAD~1"):
         return [*edited, parent.strip()]
     if not edited and _git(root, "rev-parse", "--is-shallow-repository").strip() == "true":
-        hint = "Fetch it first (in GitHub Actions: `fetch-depth: 0`), or choose one with --base-ref."
+        hint = (
+            "Fetch it first (in GitHub Actions: `fetch-depth: 0`), or choose one with --base-ref."
+        )
         raise UsageError("the commit before this one is not in this clone", hint)
     return [head]
 
@@ -309,11 +373,22 @@ def _check_out(root: Path, commit: str, into: Path) -> tuple[list[str], list[str
 
     Returns the links, and the submodules whose commit is not here.
     """
-    entries = [entry.partition("\t") for entry in _git(root, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0")]
+    entries = [
+        entry.partition("\t")
+        for entry in _git(root, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0")
+    ]
     modes = {path: head.split()[0] for head, _, path in entries if path}
-    skills = {str(PurePosixPath(path).parent) for path in modes if PurePosixPath(path).name.lower() == MANIFEST.lower()}
+    skills = {
+        str(PurePosixPath(path).parent)
+        for path in modes
+        if PurePosixPath(path).name.lower() == MANIFEST.lower()
+    }
     links = [path for path, mode in modes.items() if mode == LINK]
-    needed = [path for path in modes if "." in skills or not skills.isdisjoint(map(str, PurePosixPath(path).parents))]
+    needed = [
+        path
+        for path in modes
+        if "." in skills or not skills.isdisjoint(map(str, PurePosixPath(path).parents))
+    ]
     into.parent.mkdir(parents=True, exist_ok=True)
     index = Path(f"{into}.index")
     _run(root, "read-tree", commit, more={"GIT_INDEX_FILE": str(index)})
@@ -322,7 +397,9 @@ def _check_out(root: Path, commit: str, into: Path) -> tuple[list[str], list[str
     _run(root, *line, more={"GIT_INDEX_FILE": str(index)}, stdin=names)
     index.unlink()
     unknown: list[str] = []
-    for path, submodule in ((path, head.split()[2]) for head, _, path in entries if head.startswith(SUBMODULE)):
+    for path, submodule in (
+        (path, head.split()[2]) for head, _, path in entries if head.startswith(SUBMODULE)
+    ):
         try:
             its_links, its_unknown = _check_out(root / path, submodule, into / path)
         except UsageError:

@@ -41,7 +41,9 @@ def read_folder(root: Path) -> tuple[list[SkillFile], tuple[str, ...]]:
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise UsageError(f"{root}: a file's name is not UTF-8: {name!r}", "Rename it.") from error
+            raise UsageError(
+                f"{root}: a file's name is not UTF-8: {name!r}", "Rename it."
+            ) from error
         info = path.lstat()
         total += info.st_size
         if total > MAX_FOLDER_BYTES or len(files) + len(empty) >= MAX_FILES:
@@ -78,7 +80,9 @@ def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> Skill
         target = str(path.readlink())
         try:
             end = path.resolve(strict=True)
-            inside = end.is_relative_to(root) and not IGNORED_NAMES & set(end.relative_to(root).parts)
+            inside = end.is_relative_to(root) and not IGNORED_NAMES & set(
+                end.relative_to(root).parts
+            )
         except (OSError, RuntimeError) as error:
             why = (
                 "is part of a loop"
@@ -86,11 +90,14 @@ def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> Skill
                 else f"points to a missing file ({target})"
             )
             raise UsageError(
-                f"{path}: this symbolic link {why}", "Remove it, or replace it with the file itself."
+                f"{path}: this symbolic link {why}",
+                "Remove it, or replace it with the file itself.",
             ) from error
         if not inside or Path(target).is_absolute():
             why = f"points outside the skill ({target})"
-            raise UsageError(f"{path}: this symbolic link {why}", "Replace it with the file itself.")
+            raise UsageError(
+                f"{path}: this symbolic link {why}", "Replace it with the file itself."
+            )
         return SkillFile(name, link=target)
     if not stat.S_ISREG(info.st_mode):
         raise UsageError(f"{path}: neither a file nor a folder", "Remove it from the skill.")
@@ -135,7 +142,9 @@ def decode_text(file: SkillFile, where: str) -> str:
     try:
         text = file.data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{where}: not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+        raise UsageError(
+            f"{where}: not UTF-8 text (byte {error.start})", "Save it as UTF-8."
+        ) from error
     if "\0" in text:
         raise UsageError(f"{where}: not a text file: it contains NUL bytes", "Save it as UTF-8.")
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -152,7 +161,10 @@ def hash_files(files: Iterable[SkillFile]) -> str:
 
 
 def write_folder(
-    target: Path, files: Iterable[SkillFile], empty_folders: Iterable[str], keep_old_at: Path | None = None
+    target: Path,
+    files: Iterable[SkillFile],
+    empty_folders: Iterable[str],
+    keep_old_at: Path | None = None,
 ) -> None:
     """Write all files or none; what is replaced is kept if asked for."""
 

@@ -53,7 +53,9 @@ def split(text: str, where: str) -> tuple[str, str]:
             f"{where}: no frontmatter at the start",
             "Start with ---, then name: and description:, then --- again.",
         )
-    raise UsageError(f"{where}: the frontmatter is not closed", "Add a line with --- after the last field.")
+    raise UsageError(
+        f"{where}: the frontmatter is not closed", "Add a line with --- after the last field."
+    )
 
 
 def reference_split(text: str) -> tuple[str, str] | None:
@@ -68,7 +70,9 @@ def parse(head: str, where: str, problems: list[Problem]) -> dict[str, Any]:
     """Every field, each scalar as it was written; what strict readers refuse goes into `problems`."""
     _, node = _compose_leniently(head, where, problems)
     if not isinstance(node, yaml.MappingNode):
-        raise UsageError(f"{where}: the frontmatter is not a list of `field: value` lines", "See agentskills.io.")
+        raise UsageError(
+            f"{where}: the frontmatter is not a list of `field: value` lines", "See agentskills.io."
+        )
     try:
         bound_yaml(node, deepest=20, most=10_000)
     except yaml.YAMLError as error:
@@ -84,12 +88,17 @@ def replace_value(head: str, key: str, value: str) -> str:
     assert isinstance(node, yaml.MappingNode)
     old = next(item for name, item in reversed(node.value) if name.value == key)
     quoted = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=10**9).strip()
-    if isinstance(old, yaml.ScalarNode) and old.style in ("|", ">"):  # it ends where the next line starts
+    if isinstance(old, yaml.ScalarNode) and old.style in (
+        "|",
+        ">",
+    ):  # it ends where the next line starts
         quoted += "\n"
     return text[: old.start_mark.index] + quoted + text[old.end_mark.index :]
 
 
-def _compose_leniently(head: str, where: str, problems: list[Problem]) -> tuple[str, yaml.Node | None]:
+def _compose_leniently(
+    head: str, where: str, problems: list[Problem]
+) -> tuple[str, yaml.Node | None]:
     try:
         node = _compose(head)
     except yaml.YAMLError as first:
@@ -99,8 +108,12 @@ def _compose_leniently(head: str, where: str, problems: list[Problem]) -> tuple[
         except yaml.YAMLError:
             node = None
         if node is None:
-            raise UsageError(f"{where}: {yaml_words(first)}", "Fix the YAML between the two --- lines.") from first
-        problems.append(Problem("error", "a value with a colon needs quotes; it was read as if quoted"))
+            raise UsageError(
+                f"{where}: {yaml_words(first)}", "Fix the YAML between the two --- lines."
+            ) from first
+        problems.append(
+            Problem("error", "a value with a colon needs quotes; it was read as if quoted")
+        )
         return quoted_head, node
     problems += _strictness_problems(head)
     return head, node
@@ -156,7 +169,11 @@ def _strictness_problems(head: str) -> tuple[Problem, ...]:
         return ()
     scanned = cast("Iterator[object]", yaml.scan(head.translate(_LINE_BREAKS), yaml.SafeLoader))
     tokens = {type(token) for token in scanned}
-    return tuple(Problem("error", message, is_style=True) for kind, message in messages.items() if kind in tokens)
+    return tuple(
+        Problem("error", message, is_style=True)
+        for kind, message in messages.items()
+        if kind in tokens
+    )
 
 
 def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
@@ -166,7 +183,16 @@ def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
         if key in fields:
             problems.append(Problem("error", f"the field {key!r} appears twice"))
         fields[key] = _value(value_node, problems)
-    if len({value.start_mark.column for _, value in node.value if isinstance(value, yaml.MappingNode)}) > 1:
+    if (
+        len(
+            {
+                value.start_mark.column
+                for _, value in node.value
+                if isinstance(value, yaml.MappingNode)
+            }
+        )
+        > 1
+    ):
         message = "nested fields are indented differently; indent them all by the same width"
         problems.append(Problem("error", message, is_style=True))
     return fields
@@ -199,7 +225,9 @@ _Dumper.add_representer(str, _represent_str)
 
 
 def render(frontmatter: Mapping[str, Any], body: str) -> str:
-    head = yaml.dump(dict(frontmatter), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    head = yaml.dump(
+        dict(frontmatter), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000
+    )
     return f"---\n{head}---\n\n{body}"
 
 
@@ -220,10 +248,14 @@ def manifest_problems(manifest: SkillFile) -> Iterator[Problem]:
     if manifest.path != MANIFEST:
         yield Problem("warning", f"{manifest.path} should be called {MANIFEST}")
     if manifest.data.startswith(b"\xef\xbb\xbf"):
-        yield Problem("error", f"{manifest.path} starts with a byte order mark; save it as plain UTF-8")
+        yield Problem(
+            "error", f"{manifest.path} starts with a byte order mark; save it as plain UTF-8"
+        )
 
 
-def read_fields(text: str, where: str, profile: Profile) -> tuple[Mapping[str, Any], list[Problem], bool]:
+def read_fields(
+    text: str, where: str, profile: Profile
+) -> tuple[Mapping[str, Any], list[Problem], bool]:
     """The fields, what is wrong with their YAML, and whether the reference validator reads others than we do.
 
     It ends the frontmatter at the first two `---`, wherever they are; for the strict profile, so do we.
@@ -256,7 +288,9 @@ def field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Prob
     compatibility = fields.get("compatibility")
     if isinstance(compatibility, str) and len(compatibility) > 500:
         yield Problem(
-            "error", f"compatibility is longer than 500 characters ({len(compatibility)})", at="compatibility"
+            "error",
+            f"compatibility is longer than 500 characters ({len(compatibility)})",
+            at="compatibility",
         )
 
 
@@ -278,15 +312,25 @@ def name_problems(written: object, folder: str | None) -> Iterator[Problem]:
     if name != name.lower():
         yield Problem("error", f"name {name!r} has capital letters", at="name")
     if not all(letter.isalnum() or letter == "-" for letter in name):
-        yield Problem("error", f"name {name!r} has characters other than letters, digits and -", at="name")
+        yield Problem(
+            "error", f"name {name!r} has characters other than letters, digits and -", at="name"
+        )
     if name.startswith("-") or name.endswith("-") or "--" in name:
-        yield Problem("error", f"name {name!r} starts or ends with - or has two in a row", at="name")
+        yield Problem(
+            "error", f"name {name!r} starts or ends with - or has two in a row", at="name"
+        )
     if folder is not None and unicodedata.normalize("NFKC", folder) != name:
-        yield Problem("error", f"name {name!r} differs from the folder's name {folder!r}", at="name")
+        yield Problem(
+            "error", f"name {name!r} differs from the folder's name {folder!r}", at="name"
+        )
 
 
 def description_problems(written: object) -> Iterator[Problem]:
     if not isinstance(written, str) or not written.strip():
         yield Problem("error", "description is missing")
     elif len(written) > 1024:
-        yield Problem("error", f"description is longer than 1024 characters ({len(written)})", at="description")
+        yield Problem(
+            "error",
+            f"description is longer than 1024 characters ({len(written)})",
+            at="description",
+        )

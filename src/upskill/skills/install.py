@@ -19,7 +19,9 @@ from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill
 KEPT = ".upskill-kept"  # beside the skills: what was replaced
 RECORD = ".upskill-installed.json"  # beside the skills: name -> fingerprint of what we installed
 
-TARGETS: dict[str, AgentSpec] = {spec.name: spec for spec in AGENT_SPECS.values() if spec.user_skills}
+TARGETS: dict[str, AgentSpec] = {
+    spec.name: spec for spec in AGENT_SPECS.values() if spec.user_skills
+}
 
 InstallStatus = Literal["installed", "updated", "unchanged", "replaced"]
 
@@ -37,7 +39,9 @@ def find_target(name: str) -> AgentSpec:
     return TARGETS[name]
 
 
-def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, with_evals: bool = False) -> Installation:
+def install(
+    skill: Skill, skills_folder: str | Path, *, force: bool = False, with_evals: bool = False
+) -> Installation:
     """Copy a skill into a folder of skills; files for evaluation only if `with_evals`.
 
     An installed copy is updated if unchanged; any other is left alone unless `force`, which keeps it in .upskill-kept.
@@ -65,7 +69,10 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, wit
     else:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         # In a subfolder, where agents do not look: beside the skills it would be loaded as a skill.
-        names = (root / KEPT / f"{skill.name}-{stamp}{suffix}" for suffix in ("", *map("-{}".format, range(2, 10_000))))
+        names = (
+            root / KEPT / f"{skill.name}-{stamp}{suffix}"
+            for suffix in ("", *map("-{}".format, range(2, 10_000)))
+        )
         backup = next(path for path in names if not os.path.lexists(path))
     if status != "unchanged":
         write_folder(target, skill.files, skill.folders, keep_old_at=backup)

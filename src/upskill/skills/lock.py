@@ -56,7 +56,9 @@ def find_locked(folder: str | Path) -> Locked | None:
         depth = len(Path(inner).parts)
         project = at.parents[depth] if len(at.parents) > depth else at
         if project / inner == at.parent:
-            entry = dict_or_empty(dict_or_empty(read_json(project / LOCK).get("skills")).get(at.name))
+            entry = dict_or_empty(
+                dict_or_empty(read_json(project / LOCK).get("skills")).get(at.name)
+            )
             return Locked(at, project, entry) if entry else None
     return None
 
@@ -75,10 +77,16 @@ def update_lock(locked: Locked, source: Path) -> bool:
     if len(hashes) != 1 or None in hashes or not source.is_dir():
         return False
     inside = source.resolve().is_relative_to(locked.project)
-    named = f"./{source.resolve().relative_to(locked.project).as_posix()}" if inside else str(source.resolve())
+    named = (
+        f"./{source.resolve().relative_to(locked.project).as_posix()}"
+        if inside
+        else str(source.resolve())
+    )
     entry = {"source": named, "sourceType": "local", "computedHash": hashes.pop()}
     lock = read_json(locked.project / LOCK)
-    lock["skills"] = dict(sorted((dict_or_empty(lock.get("skills")) | {locked.folder.name: entry}).items()))
+    lock["skills"] = dict(
+        sorted((dict_or_empty(lock.get("skills")) | {locked.folder.name: entry}).items())
+    )
     with whole_file(locked.project / LOCK) as file:
         file.write((json.dumps(lock, indent=2, ensure_ascii=False) + "\n").encode())
     return True
@@ -91,10 +99,16 @@ def folder_hash(folder: str | Path) -> str | None:
     for here, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in _SKIPPED]
         paths = (Path(here) / name for name in names)
-        files += [path.relative_to(root).as_posix() for path in paths if path.is_file() and not path.is_symlink()]
+        files += [
+            path.relative_to(root).as_posix()
+            for path in paths
+            if path.is_file() and not path.is_symlink()
+        ]
     if not all(letter.lower() in _ORDER for name in files for letter in name):
         return None
     total = hashlib.sha256()
-    for name in sorted(files, key=lambda name: ([_ORDER[letter.lower()] for letter in name], name.swapcase())):
+    for name in sorted(
+        files, key=lambda name: ([_ORDER[letter.lower()] for letter in name], name.swapcase())
+    ):
         total.update(name.encode() + (root / name).read_bytes())
     return total.hexdigest()

@@ -11,7 +11,9 @@ _CODE = re.compile(r"`[^`\n]+`")
 
 def blank_code(text: str) -> str:
     """The text with spaces in place of all code, so that every line stays where it is."""
-    lines = read_fences(text.split("\n"), deepest=3)  # what is further in may be shown as something else than code
+    lines = read_fences(
+        text.split("\n"), deepest=3
+    )  # what is further in may be shown as something else than code
     visible = (line if kind == "text" else " " * len(line) for line, kind in lines)
     return _CODE.sub(lambda code: " " * len(code[0]), "\n".join(visible))
 
@@ -29,7 +31,11 @@ def read_fences(lines: Iterable[str], *, deepest: int = 1000) -> Iterator[tuple[
         if fence_line and len(fence_line["indent"].expandtabs(4)) > deepest:
             fence_line = None
         if fence:
-            is_end = fence_line is not None and fence_line["mark"].startswith(fence) and not fence_line["rest"]
+            is_end = (
+                fence_line is not None
+                and fence_line["mark"].startswith(fence)
+                and not fence_line["rest"]
+            )
             yield line, "fence" if is_end else "code"
             fence = "" if is_end else fence
         elif fence_line and not (fence_line["mark"][0] == "`" and "`" in fence_line["rest"]):

@@ -39,19 +39,27 @@ def pack(skill: Skill, *, with_evals: bool = False) -> Packed:
     kept = {
         file.path
         for file in skill.files
-        if with_evals or file.path in (RECEIPT, CARD) or not file.path.startswith(HIDDEN_FROM_STUDENTS)
+        if with_evals
+        or file.path in (RECEIPT, CARD)
+        or not file.path.startswith(HIDDEN_FROM_STUDENTS)
     }
     files = [_without_link(skill, file) for file in skill.files if file.path in kept]
     if MANIFEST not in kept:  # but skill.md
-        files = [replace(file, path=MANIFEST) if file.path == MANIFEST.lower() else file for file in files]
-    return Packed(skill, tuple(files), tuple(file.path for file in skill.files if file.path not in kept))
+        files = [
+            replace(file, path=MANIFEST) if file.path == MANIFEST.lower() else file
+            for file in files
+        ]
+    return Packed(
+        skill, tuple(files), tuple(file.path for file in skill.files if file.path not in kept)
+    )
 
 
 def plugin_files(packed: Sequence[Packed], name: str) -> list[SkillFile]:
     """One layout for Agent Plugins 1.0, Claude Code and Codex: a plugin that is also a marketplace of itself."""
     if problem := next(name_problems(name, None), None):
         raise UsageError(
-            f"{name!r} is not a valid plugin name: {problem.message}", "Use lowercase letters, digits and -."
+            f"{name!r} is not a valid plugin name: {problem.message}",
+            "Use lowercase letters, digits and -.",
         )
     skills = [file for one in packed for file in one.below(f"skills/{one.skill.name}")]
     first = packed[0].skill
@@ -60,7 +68,9 @@ def plugin_files(packed: Sequence[Packed], name: str) -> list[SkillFile]:
     about: dict[str, Any] = {
         "name": name,
         "version": str(version or f"0.0.0-h{hash_files(skills)}"),  # agents cache by version
-        "description": first.description if is_one else f"Skills: {', '.join(one.skill.name for one in packed)}",
+        "description": first.description
+        if is_one
+        else f"Skills: {', '.join(one.skill.name for one in packed)}",
     }
     if is_one and first.frontmatter.get("license"):
         about["license"] = str(first.frontmatter["license"])
@@ -68,7 +78,11 @@ def plugin_files(packed: Sequence[Packed], name: str) -> list[SkillFile]:
     manifests: Mapping[str, Any] = {
         "plugin.json": {"$schema": PLUGIN_SCHEMA, **about},
         ".claude-plugin/plugin.json": about,
-        ".claude-plugin/marketplace.json": {"name": name, "owner": {"name": name}, "plugins": [entry]},
+        ".claude-plugin/marketplace.json": {
+            "name": name,
+            "owner": {"name": name},
+            "plugins": [entry],
+        },
     }
     return [*(SkillFile(path, _json(content)) for path, content in manifests.items()), *skills]
 
@@ -86,7 +100,9 @@ def index_files(packed: Iterable[Packed]) -> list[SkillFile]:
             files.append(SkillFile(f"{WELL_KNOWN}/{url}", data))
         entry = {"name": name, "type": kind, "description": one.skill.description, "url": url}
         # opencode reads `files`, which version 0.1.0 had; other clients ignore it.
-        entries.append(entry | {"digest": f"sha256:{hashlib.sha256(data).hexdigest()}", "files": paths})
+        entries.append(
+            entry | {"digest": f"sha256:{hashlib.sha256(data).hexdigest()}", "files": paths}
+        )
         files += one.below(f"{WELL_KNOWN}/{name}")
     index = {"$schema": INDEX_SCHEMA, "skills": sorted(entries, key=lambda entry: entry["name"])}
     return [*files, SkillFile(f"{WELL_KNOWN}/index.json", _json(index))]
@@ -97,7 +113,9 @@ def _without_link(skill: Skill, file: SkillFile) -> SkillFile:
         return file
     data = skill.read(file.path)
     if data is None:
-        raise UsageError(f"{skill.name}/{file.path}: a link to a folder", "Put the files themselves there.")
+        raise UsageError(
+            f"{skill.name}/{file.path}: a link to a folder", "Put the files themselves there."
+        )
     return SkillFile(file.path, data, skill.is_runnable(file.path))
 
 

@@ -32,7 +32,11 @@ def placebo(skill: Skill) -> Skill:
             lines.append(line)
         elif kind == "code":
             indent = line[: len(line) - len(line.lstrip())]
-            lines.append(indent + _fill(f"# {line.strip()}"[: len(line.strip())], fillers) if line.strip() else line)
+            lines.append(
+                indent + _fill(f"# {line.strip()}"[: len(line.strip())], fillers)
+                if line.strip()
+                else line
+            )
         else:
             prefix = _PREFIX.match(line)
             assert prefix is not None

@@ -38,10 +38,14 @@ _CANDIDATE = re.compile(  # every pattern above needs one of these
 _SMUGGLED = re.compile(
     r"[\U000e0000-\U000e007f]|[\u202d\u202e]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4}|[\u200b-\u200d\u2060-\u2064\ufeff]{8}"
 )
-_RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")  # Hebrew, Arabic and their relatives
+_RIGHT_TO_LEFT = re.compile(
+    r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
+)  # Hebrew, Arabic and their relatives
 HIDDEN = (
     re.compile(r"<!--(?P<text>.*?)(?:-->|\Z)", re.S),
-    re.compile(r"^[ ]{0,3}\[(?://|comment|_|#)\]:\s*(?:#|<>)\s*[(\"'](?P<text>.*?)[)\"']\s*$", re.M | re.I),
+    re.compile(
+        r"^[ ]{0,3}\[(?://|comment|_|#)\]:\s*(?:#|<>)\s*[(\"'](?P<text>.*?)[)\"']\s*$", re.M | re.I
+    ),
     re.compile(
         r"<(?P<tag>\w+)\b[^>]{0,300}?(?:\shidden\b|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0)[^>]{0,300}>"
         r"(?P<text>.{0,2000}?)</(?P=tag)>",
@@ -91,12 +95,26 @@ _READ = re.compile(
 )
 # A line without any of these matches nothing above; looking for them first is what makes this fast.
 _TELLTALES = (
-    *("curl", "wget", "base64", "iwr", "irm", "Invoke-Web", "Invoke-Rest", ".aws", ".ssh", ".netrc", ".pgpass"),
+    *(
+        "curl",
+        "wget",
+        "base64",
+        "iwr",
+        "irm",
+        "Invoke-Web",
+        "Invoke-Rest",
+        ".aws",
+        ".ssh",
+        ".netrc",
+        ".pgpass",
+    ),
     *(".git-cred", ".pypirc", ".gnupg", ".docker", ".config/gh", "gcloud/app"),
 )
 SHELL_ENDINGS = (".sh", ".bash", ".zsh", ".ps1")
 PROGRAM_ENDINGS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php")
-_HERE_DOCUMENT = re.compile(rf"^(?!.*{_SHELL}[^<]*<<).*(?<!<)<<(?!<)-?\s*[\"']?([A-Za-z_]\w*)", re.M)
+_HERE_DOCUMENT = re.compile(
+    rf"^(?!.*{_SHELL}[^<]*<<).*(?<!<)<<(?!<)-?\s*[\"']?([A-Za-z_]\w*)", re.M
+)
 
 
 def hidden_text(files: Iterable[SkillFile]) -> Iterator[Problem]:
@@ -107,7 +125,9 @@ def hidden_text(files: Iterable[SkillFile]) -> Iterator[Problem]:
             continue
         text = file.data.decode("utf-8-sig", "replace")
         if kind == "instructions":
-            yield from _problems(file, "hidden", (*_invisible_characters(text), *_hidden_comments(text)))
+            yield from _problems(
+                file, "hidden", (*_invisible_characters(text), *_hidden_comments(text))
+            )
         else:
             certain = (row for row in _invisible_characters(text) if row[0] == "error")
             yield from _problems(file, "hidden", certain)
@@ -127,18 +147,28 @@ def _risks(text: str, kind: str) -> Iterator[tuple[Level, int, str]]:
     if not telltales:
         return
     printed = _here_documents(text) if kind == "shell" else []
-    for start in dict.fromkeys(text.rfind("\n", 0, place.start()) + 1 for place in re.finditer(telltales, text)):
+    for start in dict.fromkeys(
+        text.rfind("\n", 0, place.start()) + 1 for place in re.finditer(telltales, text)
+    ):
         line, number = text[start : start + MAX_LINE].partition("\n")[0], _line(text, start)
         runs_it = kind != "instructions" and not any(start in block for block in printed)
         if _OBSCURED.search(line):
-            yield "error", number, f"a shell runs something that nobody can read first: {_shorten(line.strip())}"
+            yield (
+                "error",
+                number,
+                f"a shell runs something that nobody can read first: {_shorten(line.strip())}",
+            )
         elif PIPED.search(line):
             level: Level = "error" if runs_it and command.search(line) else "warning"
             yield level, number, f"a shell runs a download: {_shorten(line.strip())}"
         elif kind != "instructions" and SECRET.search(line):
             level = "error" if runs_it and _READ.search(line) else "warning"
             what = "reads" if level == "error" else "names"
-            yield level, number, f"the script {what} a file with keys or passwords: {_shorten(line.strip())}"
+            yield (
+                level,
+                number,
+                f"the script {what} a file with keys or passwords: {_shorten(line.strip())}",
+            )
 
 
 def _here_documents(text: str) -> list[range]:
@@ -164,9 +194,13 @@ def _kind(file: SkillFile) -> str:
     return "program" if ending in PROGRAM_ENDINGS or start.startswith(b"#!") else ""
 
 
-def _problems(file: SkillFile, rule: str, rows: Iterable[tuple[Level, int, str]]) -> Iterator[Problem]:
+def _problems(
+    file: SkillFile, rule: str, rows: Iterable[tuple[Level, int, str]]
+) -> Iterator[Problem]:
     for level, line, what in rows:
-        yield Problem(level, f"{file.path}, line {line}: {what}", rule=rule, file=file.path, line=line)
+        yield Problem(
+            level, f"{file.path}, line {line}: {what}", rule=rule, file=file.path, line=line
+        )
 
 
 def _invisible_characters(text: str) -> Iterator[tuple[Level, int, str]]:
@@ -177,17 +211,28 @@ def _invisible_characters(text: str) -> Iterator[tuple[Level, int, str]]:
     for what, pattern in _PATTERNS.items():
         if matches := list(pattern.finditer(text)):
             letters = "".join(match[0] for match in matches)
-            codes = ", ".join(f"{count} × U+{ord(letter):04X}" for letter, count in Counter(letters).most_common(3))
+            codes = ", ".join(
+                f"{count} × U+{ord(letter):04X}"
+                for letter, count in Counter(letters).most_common(3)
+            )
             spelt = "".join(chr(ord(letter) & 0x7F) for letter in letters) if "tag" in what else ""
-            detail = f"that spell {_shorten(spelt)}" if spelt.isprintable() and spelt else f"({codes})"
+            detail = (
+                f"that spell {_shorten(spelt)}" if spelt.isprintable() and spelt else f"({codes})"
+            )
             smuggles = any(_SMUGGLED.search(match[0]) for match in matches)
             is_certain = smuggles and ("direction" not in what or _overrides(text))
-            yield "error" if is_certain else "warning", _line(text, matches[0].start()), f"{what} {detail}"
+            yield (
+                "error" if is_certain else "warning",
+                _line(text, matches[0].start()),
+                f"{what} {detail}",
+            )
 
 
 def _overrides(text: str) -> bool:
     """Whether a line without right-to-left letters turns the direction of text."""
-    return any(_SMUGGLED.search(line) and not _RIGHT_TO_LEFT.search(line) for line in text.split("\n"))
+    return any(
+        _SMUGGLED.search(line) and not _RIGHT_TO_LEFT.search(line) for line in text.split("\n")
+    )
 
 
 def _hidden_comments(text: str) -> Iterator[tuple[Level, int, str]]:
@@ -197,7 +242,11 @@ def _hidden_comments(text: str) -> Iterator[tuple[Level, int, str]]:
     for pattern in patterns:
         for match in pattern.finditer(text):
             if hidden := " ".join(match["text"].split()):
-                is_certain = _AGAINST_THE_USER.search(hidden) or PIPED.search(hidden) or SECRET.search(hidden)
+                is_certain = (
+                    _AGAINST_THE_USER.search(hidden)
+                    or PIPED.search(hidden)
+                    or SECRET.search(hidden)
+                )
                 what = f"a rendered page hides this text: {_shorten(hidden)}"
                 yield "error" if is_certain else "warning", _line(text, match.start()), what
 

@@ -35,7 +35,9 @@ _NAMED = re.compile(
     r"(?<![\w/.~$}>@%*-])(?:\./)?(?P<path>(?:scripts|references|assets)/[\w./-]*\w\.[A-Za-z]\w*)(?![\w/*{<])"
 )
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<path>[^()\s<>]+)\)")
-_ELSEWHERE = re.compile(r"[A-Za-z][\w+.-]*:|[/#~]|.*[{}$*<>|\\…]|.*\.\.\.")  # addresses, anchors, patterns
+_ELSEWHERE = re.compile(
+    r"[A-Za-z][\w+.-]*:|[/#~]|.*[{}$*<>|\\…]|.*\.\.\."
+)  # addresses, anchors, patterns
 MAX_SHOWN = 5
 
 
@@ -118,7 +120,9 @@ class Skill:
 
     @classmethod
     def new(cls, name: str, description: str, body: str, **fields: Any) -> Skill:
-        text = frontmatter.render({"name": name, "description": description, **fields}, body.strip() + "\n")
+        text = frontmatter.render(
+            {"name": name, "description": description, **fields}, body.strip() + "\n"
+        )
         return cls._read([SkillFile(MANIFEST, _encode(text))], name)
 
     @property
@@ -129,7 +133,9 @@ class Skill:
     @property
     def visible_hash(self) -> str:
         """A hash of what a student can see: skills with the same one teach the same."""
-        return hash_files(file for file in self.files if not file.path.startswith(HIDDEN_FROM_STUDENTS))
+        return hash_files(
+            file for file in self.files if not file.path.startswith(HIDDEN_FROM_STUDENTS)
+        )
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -137,7 +143,8 @@ class Skill:
         return tuple(
             file.path
             for file in self.files
-            if not file.path.startswith(HIDDEN_FROM_STUDENTS) and file.path.lower() != MANIFEST.lower()
+            if not file.path.startswith(HIDDEN_FROM_STUDENTS)
+            and file.path.lower() != MANIFEST.lower()
         )
 
     @property
@@ -177,13 +184,23 @@ class Skill:
         stripped, gap = head.strip("\n"), "" if body and f"\n---\n{body}" in before else "\n"
         text = f"---\n{stripped}\n---\n{gap}{body if new_body is None else new_body}\n"
         is_crlf = manifest.data.partition(b"\n")[0].endswith(b"\r")
-        return self.with_file(manifest.path, _encode(text.replace("\n", "\r\n") if is_crlf else text))
+        return self.with_file(
+            manifest.path, _encode(text.replace("\n", "\r\n") if is_crlf else text)
+        )
 
     def with_file(self, path: str, data: bytes, *, executable: bool = False) -> Skill:
         inner = PurePosixPath(path)
         is_text = "\0" not in path and not any(0xD800 <= ord(letter) < 0xE000 for letter in path)
-        if inner.is_absolute() or not inner.parts or {"..", *IGNORED_NAMES} & set(inner.parts) or not is_text:
-            raise UsageError(f"{path!r} is not a path inside a skill", "Use a path relative to the skill's folder.")
+        if (
+            inner.is_absolute()
+            or not inner.parts
+            or {"..", *IGNORED_NAMES} & set(inner.parts)
+            or not is_text
+        ):
+            raise UsageError(
+                f"{path!r} is not a path inside a skill",
+                "Use a path relative to the skill's folder.",
+            )
         others = [file for file in self.files if file.path != str(inner)]
         files = [*others, SkillFile(str(inner), data, executable)]
         folders = tuple(folder for folder in self.folders if not inner.is_relative_to(folder))
@@ -197,13 +214,17 @@ class Skill:
         """Write the whole folder, all or nothing."""
         target = Path(folder)
         if os.path.lexists(target) and not overwrite:
-            raise UsageError(f"{target}: already exists", "Choose another folder, or pass overwrite=True.")
+            raise UsageError(
+                f"{target}: already exists", "Choose another folder, or pass overwrite=True."
+            )
         write_folder(target, self.files, self.folders)
         return target
 
     def require_valid(self) -> None:
         """UsageError if a client would refuse it; its folder may have any name."""
-        errors = [problem.message for problem in self.problems("clients") if problem.level == "error"]
+        errors = [
+            problem.message for problem in self.problems("clients") if problem.level == "error"
+        ]
         errors = [message for message in errors if "differs from the folder's name" not in message]
         if errors:
             hint = "Run `upskill validate` to see every problem."
@@ -219,23 +240,35 @@ class Skill:
         problems = [*frontmatter.manifest_problems(manifest)]
         fields, syntax, is_ambiguous = frontmatter.read_fields(text, manifest.path, profile)
         if is_ambiguous:
-            problems.append(Problem("warning", "the frontmatter contains a ---, where some readers stop reading"))
+            problems.append(
+                Problem(
+                    "warning", "the frontmatter contains a ---, where some readers stop reading"
+                )
+            )
         for problem in syntax:
             is_warning = problem.is_style and profile == "clients"
             problems.append(replace(problem, level="warning") if is_warning else problem)
         problems += frontmatter.field_problems(fields, profile)
-        problems += frontmatter.name_problems(fields.get("name"), self.folder.name if self.folder else None)
+        problems += frontmatter.name_problems(
+            fields.get("name"), self.folder.name if self.folder else None
+        )
         problems += frontmatter.description_problems(fields.get("description"))
-        problems = [replace(each, line=_line_of(each.at, text)) if each.at else each for each in problems]
+        problems = [
+            replace(each, line=_line_of(each.at, text)) if each.at else each for each in problems
+        ]
         warnings: list[str] = []
         if not self.body:
             warnings.append("the body is empty: there is nothing to learn")
         if self.body.count("\n") >= 500 or self.tokens > 5000:
-            warnings.append(f"the body is long (~{self.tokens} tokens); keep it under 500 lines and 5,000 tokens")
+            warnings.append(
+                f"the body is long (~{self.tokens} tokens); keep it under 500 lines and 5,000 tokens"
+            )
         if missing := missing_files(self.body, (file.path for file in self.files)):
             more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
             no_file = f"the skill has no such file{'s' if len(missing) > 1 else ''}"
-            warnings.append(f"the instructions name {', '.join(missing[:MAX_SHOWN])}{more}, and {no_file}")
+            warnings.append(
+                f"the instructions name {', '.join(missing[:MAX_SHOWN])}{more}, and {no_file}"
+            )
         problems += [Problem("warning", warning) for warning in warnings]
         problems += security.hidden_text(self._shipped)
         problems += security.risky_commands(self._shipped)
@@ -244,7 +277,9 @@ class Skill:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What to know before the skill is run; `problems` has more."""
-        return tuple(problem.message for problem in self.problems("clients") if problem.rule != "security")
+        return tuple(
+            problem.message for problem in self.problems("clients") if problem.rule != "security"
+        )
 
     @property
     def hidden_text(self) -> tuple[str, ...]:
@@ -254,7 +289,11 @@ class Skill:
     @property
     def _shipped(self) -> Iterator[SkillFile]:
         """What somebody else's agent may read: the card is no part of a trial, but of what `pack` makes."""
-        return (file for file in self.files if file.path == CARD or not file.path.startswith(HIDDEN_FROM_STUDENTS))
+        return (
+            file
+            for file in self.files
+            if file.path == CARD or not file.path.startswith(HIDDEN_FROM_STUDENTS)
+        )
 
 
 def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]]:
@@ -266,12 +305,16 @@ def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]
         raise UsageError(f"{path}: {describe_error(error)}") from error
     if not os.path.lexists(folder):
         beside = (manifest.parent.name for manifest in folder.parent.glob(f"*/{MANIFEST}"))
-        hint = did_you_mean(folder.name, beside, otherwise="A skill is a folder with a SKILL.md in it.")
+        hint = did_you_mean(
+            folder.name, beside, otherwise="A skill is a folder with a SKILL.md in it."
+        )
         raise UsageError(f"{path}: no such folder", hint)
     try:
         folder = folder.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"{path}: {describe_error(error)}", "Check where its symbolic links point.") from error
+        raise UsageError(
+            f"{path}: {describe_error(error)}", "Check where its symbolic links point."
+        ) from error
     if not folder.is_dir():
         raise UsageError(f"{path}: not a folder", "A skill is a folder with a SKILL.md in it.")
     files, folders = read_folder(folder)
@@ -319,7 +362,11 @@ def find_skills(folder: str | Path) -> Iterator[Path]:
             seen.add(here.resolve())
             yield here
             continue
-        links += [here / entry.name for entry in entries if entry.is_symlink() and entry.name not in IGNORED_NAMES]
+        links += [
+            here / entry.name
+            for entry in entries
+            if entry.is_symlink() and entry.name not in IGNORED_NAMES
+        ]
         folders = [
             here / entry.name
             for entry in entries
@@ -327,7 +374,10 @@ def find_skills(folder: str | Path) -> Iterator[Path]:
         ]
         waiting += reversed(folders)
     for link in links:
-        if any((link / name).is_file() for name in (MANIFEST, "skill.md")) and (real := link.resolve()) not in seen:
+        if (
+            any((link / name).is_file() for name in (MANIFEST, "skill.md"))
+            and (real := link.resolve()) not in seen
+        ):
             seen.add(real)
             yield link
 
@@ -339,6 +389,8 @@ def load_skills(paths: Iterable[str | Path], beside: Skill | None = None) -> lis
     for path in paths:
         folders = list(find_skills(path))
         if not folders:
-            raise UsageError(f"{path}: no skill in it", "A skill is a folder with a SKILL.md in it.")
+            raise UsageError(
+                f"{path}: no skill in it", "A skill is a folder with a SKILL.md in it."
+            )
         skills += [Skill.load(folder) for folder in folders if Path(folder).resolve() != own]
     return skills

@@ -26,7 +26,9 @@ from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
 MAX_FILES = 1_000  # that a folder beside a suite is searched for
 MAX_PATHS = 50_000  # that a folder of cases may have
 PROGRAMS = (".py", ".js", ".cjs", ".mjs", ".ts", ".rb", ".sh", ".go")
-SAVE_CASES = "Save its cases as JSON, YAML, or CSV with the columns `prompt,expected`, and pass that file."
+SAVE_CASES = (
+    "Save its cases as JSON, YAML, or CSV with the columns `prompt,expected`, and pass that file."
+)
 PROGRAM_HINTS = {  # by what is in the program
     "inspect_ai": "Run it with `inspect eval`, and pass the log it writes.",
     "get_init_inputs": "Run `upskill import kernelbench:FOLDER -o OUTPUT` to import KernelBench problems.",
@@ -34,7 +36,16 @@ PROGRAM_HINTS = {  # by what is in the program
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
 TEXT_CHECKS = frozenset(
-    ["equals", "contains", "contains_any", "not_contains", "starts_with", "vars.*", "value?", "description?"]
+    [
+        "equals",
+        "contains",
+        "contains_any",
+        "not_contains",
+        "starts_with",
+        "vars.*",
+        "value?",
+        "description?",
+    ]
 )
 
 
@@ -45,7 +56,9 @@ def decode(data: bytes, where: str) -> object:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{where}: not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+        raise UsageError(
+            f"{where}: not UTF-8 text (byte {error.start})", "Save it as UTF-8."
+        ) from error
     if where.endswith(PROGRAMS) or text.startswith("#!"):
         hint = next((hint for marker, hint in PROGRAM_HINTS.items() if marker in text), SAVE_CASES)
         raise UsageError(f"{where}: this is a program, not a suite", hint)
@@ -59,11 +72,15 @@ def decode(data: bytes, where: str) -> object:
                 with suppress(json.JSONDecodeError):  # a value on every line
                     return [_load_json(line) for line in text.splitlines() if line.strip()]
                 if where.endswith(".json"):
-                    raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}") from error
+                    raise UsageError(
+                        f"{where}: line {error.lineno}: not valid JSON: {error.msg}"
+                    ) from error
         rows = _csv_rows(text, named=where.endswith((".csv", ".tsv")))
         if rows is not None:
             return rows
-        documents = [part for part in re.split(r"(?m)^---[ \t]*$", text) if re.search(r"(?m)^[^#\s]", part)]
+        documents = [
+            part for part in re.split(r"(?m)^---[ \t]*$", text) if re.search(r"(?m)^[^#\s]", part)
+        ]
         if len(documents) > 1:
             return [read_yaml(part, text_fields=TEXT_CHECKS) for part in documents]
         return read_yaml(text, text_fields=TEXT_CHECKS)
@@ -82,7 +99,8 @@ def check_sound(data: object, where: str) -> None:
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise UsageError(
-            f"{where}: unpaired surrogate ({half!r})", "Write the character itself, or the full pair."
+            f"{where}: unpaired surrogate ({half!r})",
+            "Write the character itself, or the full pair.",
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{where}: cannot be stored as JSON: {error}") from error
@@ -103,7 +121,9 @@ class Folder(list[str]):
             folders[:] = [name for name in folders if name not in (".git", "node_modules", ".venv")]
             paths += (Path(folder, name).relative_to(root).as_posix() for name in files)
             if len(paths) > MAX_PATHS:
-                raise UsageError(f"{root}: more than {MAX_PATHS:,} files", "Pass the folder that has the cases.")
+                raise UsageError(
+                    f"{root}: more than {MAX_PATHS:,} files", "Pass the folder that has the cases."
+                )
         return cls(sorted(paths))
 
     def below(self, *beginnings: str) -> list[str]:
@@ -111,8 +131,18 @@ class Folder(list[str]):
 
     def having(self, *names: str) -> list[str]:
         """The folders with a file of one of these names, each as the beginning of its paths; none inside another."""
-        found = sorted({path[: -len(path.rpartition("/")[2])] for path in self if path.rpartition("/")[2] in names})
-        return [path for path in found if not any(path != other and path.startswith(other) for other in found)]
+        found = sorted(
+            {
+                path[: -len(path.rpartition("/")[2])]
+                for path in self
+                if path.rpartition("/")[2] in names
+            }
+        )
+        return [
+            path
+            for path in found
+            if not any(path != other and path.startswith(other) for other in found)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +174,11 @@ class FilesOfFolders:
                 file = (root / name).resolve()
                 if file.is_relative_to(root.resolve()) and file.is_file():
                     return read_input(file)
-            except (OSError, RuntimeError, UsageError):  # a circle of links, no permission: not there for us
+            except (
+                OSError,
+                RuntimeError,
+                UsageError,
+            ):  # a circle of links, no permission: not there for us
                 continue
         return None
 
@@ -153,9 +187,13 @@ class FilesOfFolders:
             try:
                 path = (root / folder).resolve()
                 if path.is_relative_to(root.resolve()) and path.is_dir():
-                    files = list(islice((file for file in path.rglob("*") if file.is_file()), MAX_FILES + 1))
+                    files = list(
+                        islice((file for file in path.rglob("*") if file.is_file()), MAX_FILES + 1)
+                    )
                     if len(files) > MAX_FILES:
-                        raise UsageError(f"{folder}: more than {MAX_FILES:,} files", "Name a smaller folder.")
+                        raise UsageError(
+                            f"{folder}: more than {MAX_FILES:,} files", "Name a smaller folder."
+                        )
                     return sorted(file.relative_to(root.resolve()).as_posix() for file in files)
             except (OSError, RuntimeError):
                 continue
@@ -193,8 +231,14 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
                     f"line {line}: {len(cells)} cells, but the header has {len(columns)}: quote cells that contain"
                     f" {mark!r}"
                 )
-            unnamed = [cell for name, cell in zip(columns, cells, strict=False) if not name and cell.strip()]
-            if nameless := next((cell for cell in unnamed if not cell.isdecimal()), ""):  # numbers of rows say nothing
+            unnamed = [
+                cell
+                for name, cell in zip(columns, cells, strict=False)
+                if not name and cell.strip()
+            ]
+            if nameless := next(
+                (cell for cell in unnamed if not cell.isdecimal()), ""
+            ):  # numbers of rows say nothing
                 raise ValueError(f"line {line}: {short(nameless)} is in a column without a name")
             if any(cell.strip() for cell in cells):
                 padded = zip_longest(columns, cells[: len(columns)], fillvalue="")
@@ -209,7 +253,11 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
 
 def _column(name: str) -> str:
     name = name.strip()
-    return name.lower() if name.lower() in (*PROMPT_FIELDS, *EXPECTED_FIELDS, "id", "tags", "choices") else name
+    return (
+        name.lower()
+        if name.lower() in (*PROMPT_FIELDS, *EXPECTED_FIELDS, "id", "tags", "choices")
+        else name
+    )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

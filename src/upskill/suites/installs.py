@@ -6,11 +6,34 @@ import re
 
 # Programs that a check can name as needed, and packages that only fetch or report.
 TOOLS = {
-    *("pytest", "python3", "git", "jq", "make", "gcc", "g++", "sqlite3", "unzip", "zip", "curl", "wget"),
+    *(
+        "pytest",
+        "python3",
+        "git",
+        "jq",
+        "make",
+        "gcc",
+        "g++",
+        "sqlite3",
+        "unzip",
+        "zip",
+        "curl",
+        "wget",
+    ),
     *("go", "cargo", "javac", "node", "ruby", "perl", "php", "npm"),
 }
 HELPERS = {
-    *("", "uv", "pip", "pytest-json-ctrf", "ca-certificates", "python3-pip", "python3-venv", "nodejs", "tmux"),
+    *(
+        "",
+        "uv",
+        "pip",
+        "pytest-json-ctrf",
+        "ca-certificates",
+        "python3-pip",
+        "python3-venv",
+        "nodejs",
+        "tmux",
+    ),
     *("bash", "coreutils", "findutils", "procps", "asciinema"),
 }
 INSTALL = re.compile(
@@ -31,10 +54,18 @@ def without_installs(script: str) -> tuple[str, set[str]]:
     text = re.sub(r"\\[ \t]*\n", " ", script)
     words = [word for match in INSTALL.finditer(text) for word in (match[2] or "").split()]
     words = [word for word in words if not word.startswith(("-", ">", "2>"))]
-    words += [word for match in RUNNER.finditer(text) for word in re.findall(r"(?:-w|--with)[ =](\S+)", match[1] or "")]
-    text = RUNNER.sub(lambda match: "" if match[1] is None else "pytest", INSTALL.sub(r"\1 :", text))
+    words += [
+        word
+        for match in RUNNER.finditer(text)
+        for word in re.findall(r"(?:-w|--with)[ =](\S+)", match[1] or "")
+    ]
+    text = RUNNER.sub(
+        lambda match: "" if match[1] is None else "pytest", INSTALL.sub(r"\1 :", text)
+    )
     text = re.sub(r"(?m)^(RUN)?(?:[ \t]*:[ \t]*&&)+", r"\1", text)
-    names = {re.split(r"[=<>~\[]", word.strip("'\""))[0] for word in words} | ({"pytest"} & set(text.split()))
+    names = {re.split(r"[=<>~\[]", word.strip("'\""))[0] for word in words} | (
+        {"pytest"} & set(text.split())
+    )
     return text, names
 
 

@@ -18,7 +18,9 @@ from upskill.suites.suite import Case
 SHARE = 0.9  # of their words that two prompts have in common
 MAX_ADDED = 3  # words that one of two prompts may have on top
 _NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_TOKEN = regex.compile(rf"[{_NO_SPACES}]|[\w\p{{M}}--[{_NO_SPACES}]]+|[^\w\s\p{{M}}.,;:!?'\"…]", regex.V1)
+_TOKEN = regex.compile(
+    rf"[{_NO_SPACES}]|[\w\p{{M}}--[{_NO_SPACES}]]+|[^\w\s\p{{M}}.,;:!?'\"…]", regex.V1
+)
 _FILLERS = frozenset(
     re.findall(
         r"\w+",
@@ -27,7 +29,9 @@ _FILLERS = frozenset(
 )
 _COUNTER = r"(?:q|question|case|task|variant|version|no|nr|number)\W*"
 _NUMBERED = re.compile(rf"^\W*(?:{_COUNTER})?\d+\s*[.:)\]}}#-]+\s*", re.IGNORECASE)
-_NUMBER_AT_END = re.compile(rf"(?:[(\[{{#]\s*(?:{_COUNTER})?|\s{_COUNTER}|[.?!]\s+)\d+\W*$", re.IGNORECASE)
+_NUMBER_AT_END = re.compile(
+    rf"(?:[(\[{{#]\s*(?:{_COUNTER})?|\s{_COUNTER}|[.?!]\s+)\d+\W*$", re.IGNORECASE
+)
 
 
 def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
@@ -37,7 +41,9 @@ def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
     same_text: dict[object, list[int]] = defaultdict(list)
     same_checks: dict[str, list[int]] = defaultdict(list)
     for index, case in enumerate(listed):
-        same_text[digest(dict(case.files)), " ".join(_unnumbered(case.prompt).split())].append(index)
+        same_text[digest(dict(case.files)), " ".join(_unnumbered(case.prompt).split())].append(
+            index
+        )
     for group in same_text.values():
         same_checks[_hash_of_checks(listed[group[0]])].append(group[0])
     pairs = {(group[0], other) for group in same_text.values() for other in group[1:]}
@@ -72,18 +78,24 @@ def describe_near_duplicates(groups: Mapping[str, str], most: int = 3) -> list[s
     if not members:
         return []
     named = [
-        " and ".join(group) if len(group) == 2 else ", ".join(group[:most]) + ", …" * (len(group) > most)
+        " and ".join(group)
+        if len(group) == 2
+        else ", ".join(group[:most]) + ", …" * (len(group) > most)
         for group in list(members.values())[:most]
     ]
     more = f"; and {len(members) - most} more groups" if len(members) > most else ""
     each = "each group counts as one case in every interval; keep one of each"
     one = "and count as one case in every interval; keep one of them"
-    return [f"{'; '.join(named)}{more} are near-duplicates{f': {each}' if len(members) > 1 else f' {one}'}"]
+    return [
+        f"{'; '.join(named)}{more} are near-duplicates{f': {each}' if len(members) > 1 else f' {one}'}"
+    ]
 
 
 def plain_text(text: str) -> str:
     """Without what cannot be seen: kinds and amounts of white space, and characters of no width."""
-    visible = (char for char in unicodedata.normalize("NFC", text) if unicodedata.category(char) != "Cf")
+    visible = (
+        char for char in unicodedata.normalize("NFC", text) if unicodedata.category(char) != "Cf"
+    )
     return " ".join("".join(visible).split())
 
 
@@ -96,7 +108,9 @@ def telling_words(prompt: str) -> frozenset[str]:
 
 def _unnumbered(prompt: str) -> str:
     """A prompt without what cannot be seen, and without a number before it that counts it."""
-    visible = "".join(char for char in unicodedata.normalize("NFKC", prompt) if unicodedata.category(char) != "Cf")
+    visible = "".join(
+        char for char in unicodedata.normalize("NFKC", prompt) if unicodedata.category(char) != "Cf"
+    )
     return _NUMBERED.sub("", visible.strip())
 
 
@@ -107,7 +121,11 @@ def _hash_of_checks(case: Case) -> str:
 
 def telling_checks(case: Case) -> list[list[Any]]:
     """Name and config of each check but limits of length, which may be out of reach."""
-    return [[named.name, named.config] for named in case.checks if named.name not in ("min_length", "max_length")]
+    return [
+        [named.name, named.config]
+        for named in case.checks
+        if named.name not in ("min_length", "max_length")
+    ]
 
 
 def case_identity(case: Case) -> str:
@@ -119,7 +137,9 @@ def case_identity(case: Case) -> str:
 def shared_cases(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
     """By id and identity: the cases of `now` that asked the same before, or had the same id and the same checks."""
     asked = {hashes.partition("-")[0] for hashes in before.values()}
-    checks = {case: hashes.partition("-")[2] for case, hashes in before.items()}  # empty: by an earlier upskill
+    checks = {
+        case: hashes.partition("-")[2] for case, hashes in before.items()
+    }  # empty: by an earlier upskill
     return {
         case
         for case, (ask, _, check) in ((case, hashes.partition("-")) for case, hashes in now.items())
@@ -136,7 +156,9 @@ def alike(first: frozenset[str], second: frozenset[str]) -> bool:
 def _similar(group: list[int], word_sets: list[frozenset[str]]) -> set[tuple[int, int]]:
     """Pairs that share nearly all words, or where one adds a few; for speed, only those with a rare word in common."""
     counts = Counter(word for index in group for word in word_sets[index])
-    rarest_first = {index: sorted(word_sets[index], key=lambda word: (counts[word], word)) for index in group}
+    rarest_first = {
+        index: sorted(word_sets[index], key=lambda word: (counts[word], word)) for index in group
+    }
     by_rarest: dict[str, list[int]] = defaultdict(list)
     by_rare: dict[str, list[int]] = defaultdict(list)
     for index, ranked in rarest_first.items():
@@ -145,6 +167,12 @@ def _similar(group: list[int], word_sets: list[frozenset[str]]) -> set[tuple[int
             by_rare[word].append(index)
     candidates = {pair for indexes in by_rare.values() for pair in combinations(indexes, 2)}
     for index, ranked in rarest_first.items():
-        others = [other for word in ranked[: MAX_ADDED + 1] for other in by_rarest[word] if other != index]
+        others = [
+            other for word in ranked[: MAX_ADDED + 1] for other in by_rarest[word] if other != index
+        ]
         candidates.update((min(index, other), max(index, other)) for other in others)
-    return {(first, second) for first, second in candidates if alike(word_sets[first], word_sets[second])}
+    return {
+        (first, second)
+        for first, second in candidates
+        if alike(word_sets[first], word_sets[second])
+    }

@@ -57,13 +57,17 @@ class CaseProbe:
     case: Case
     opener: SandboxOpener
     skill: str = ""  # what the skill says, which an answer may recite
-    known: dict[str, str | None] = field(default_factory=dict[str, "str | None"])  # by what the checks look at
+    known: dict[str, str | None] = field(
+        default_factory=dict[str, "str | None"]
+    )  # by what the checks look at
 
     async def failure(self, answer: str, checks: Iterable[SuiteCheck] | None = None) -> str | None:
         """Why this answer fails; None when it passes."""
         chosen = list(self.case.checks if checks is None else checks)
         # What needs no sandbox first: most of what knows nothing fails there.
-        failed = await self._first([named for named in chosen if not named.check.needs_sandbox], answer, None)
+        failed = await self._first(
+            [named for named in chosen if not named.check.needs_sandbox], answer, None
+        )
         sandboxed = [named for named in chosen if named.check.needs_sandbox]
         if failed is not None or not sandboxed:
             return failed
@@ -83,11 +87,17 @@ class CaseProbe:
             done = await sandbox.run(answer.run, Limits(wall=SCRIPT_SECONDS, cpu=SCRIPT_SECONDS))
             await sandbox.kill_processes()
             # No tool was called, so nothing can be said about that.
-            checks = [named for named in self.case.checks if named.check.needs_sandbox or named.check.reads_answer]
+            checks = [
+                named
+                for named in self.case.checks
+                if named.check.needs_sandbox or named.check.reads_answer
+            ]
             failed = await self._first(checks, done.output.strip(), sandbox)
         if failed is not None and done.code:
             error = done.error.strip()[-200:]
-            return f"{failed}; the script exited with code {done.code}" + (f": {error}" if error else "")
+            return f"{failed}; the script exited with code {done.code}" + (
+                f": {error}" if error else ""
+            )
         return failed
 
     async def broken(self) -> str:
@@ -95,7 +105,9 @@ class CaseProbe:
         for number, named in enumerate(self.case.checks):
             if named.name == "python":
                 before = [other for other in self.case.checks[:number] if other.check.needs_sandbox]
-                errors = [await self._error(named, before, answer) for answer in {self.case.reference, ""}]
+                errors = [
+                    await self._error(named, before, answer) for answer in {self.case.reference, ""}
+                ]
                 if all(errors):
                     return errors[0]
         return ""
@@ -111,7 +123,9 @@ class CaseProbe:
         return ""
 
     def _evidence(self, answer: str, sandbox: Sandbox | None) -> Evidence:
-        return self.case.evidence_of(Trace((Step("assistant", answer),)), sandbox=sandbox, skill_body=self.skill)
+        return self.case.evidence_of(
+            Trace((Step("assistant", answer),)), sandbox=sandbox, skill_body=self.skill
+        )
 
     async def _on_site(self, checks: list[SuiteCheck], answer: str) -> str | None:
         try:
@@ -122,7 +136,9 @@ class CaseProbe:
         async with await self.opener.open(self.case.files) as sandbox:
             return await self._first(checks, answer, sandbox)
 
-    async def _first(self, checks: list[SuiteCheck], answer: str, sandbox: Sandbox | None) -> str | None:
+    async def _first(
+        self, checks: list[SuiteCheck], answer: str, sandbox: Sandbox | None
+    ) -> str | None:
         evidence = self._evidence(answer, sandbox)
         for named in checks:
             try:
@@ -148,7 +164,9 @@ class _Paper:
     proxy_socket = None
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        self._files = {_parts(path): text.encode("utf-8", "surrogateescape") for path, text in files.items()}
+        self._files = {
+            _parts(path): text.encode("utf-8", "surrogateescape") for path, text in files.items()
+        }
 
     async def read(self, path: str, most: int = 16 * 2**20) -> bytes:
         parts = _parts(path)
@@ -161,7 +179,9 @@ class _Paper:
         return self._files[parts]
 
     async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        self._files[_parts(path)] = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        self._files[_parts(path)] = (
+            content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        )
 
     def __getattr__(self, name: str) -> NoReturn:
         raise _NeedsToRun(name)
@@ -253,14 +273,20 @@ def summarize_weak(weak: Iterable[WeakCase], most: int = 3) -> list[str]:
     return lines
 
 
-async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "") -> list[WeakCase]:
+async def probe_suite(
+    suite: Suite, skill: Skill | None = None, sandbox: str = ""
+) -> list[WeakCase]:
     """Every leak of a suite. Cases that a model grades are not tried: that would cost money."""
     opener = SandboxOpener(sandbox)
     references = [case for case in suite.cases if case.reference.strip()]
     longest = sorted(references, key=lambda case: -len(case.reference))[:2]
     numbers = {case.id: number for number, case in enumerate(references)}
-    on_gpu = [case.id for case in suite.cases if any(named.check.needs_gpu for named in case.checks)]
-    untried = {*on_gpu} - {on_gpu[len(on_gpu) * part // MAX_ON_GPU] for part in range(MAX_ON_GPU) if on_gpu}
+    on_gpu = [
+        case.id for case in suite.cases if any(named.check.needs_gpu for named in case.checks)
+    ]
+    untried = {*on_gpu} - {
+        on_gpu[len(on_gpu) * part // MAX_ON_GPU] for part in range(MAX_ON_GPU) if on_gpu
+    }
     # A few at a time: a case may have to wait for its commands.
     gate = asyncio.Semaphore(os.cpu_count() or 1)
 
@@ -270,7 +296,11 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
         others = [*references[following : following + 2], *references[:1], *longest]
         async with gate:
             weak = await probe_case(case, skill, opener, others, guess=case.id not in untried)
-        return [WeakCase(case.id, "sampled", "its checks need a GPU"), *weak] if case.id in untried else weak
+        return (
+            [WeakCase(case.id, "sampled", "its checks need a GPU"), *weak]
+            if case.id in untried
+            else weak
+        )
 
     return [leak for leaks in await asyncio.gather(*map(attempt, suite.cases)) for leak in leaks]
 
@@ -293,10 +323,15 @@ async def probe_case(
         weak.setdefault((probe, answer), WeakCase(case.id, probe, reason, answer))
 
     # A limit on the length holds for any guess.
-    held = list(dict.fromkeys(named.name for named in case.checks if named.name != "max_length")) or ["max_length"]
+    held = list(
+        dict.fromkeys(named.name for named in case.checks if named.name != "max_length")
+    ) or ["max_length"]
     why = f"{', '.join(held)} {'pass' if held[1:] else 'passes'}"
     for probe, answer in guesses(case, skill, others) if guess else ():
-        alike = {(probe, ""), ("refusal", "") if probe == "denied" else (probe, "")}  # a denial has the same fix
+        alike = {
+            (probe, ""),
+            ("refusal", "") if probe == "denied" else (probe, ""),
+        }  # a denial has the same fix
         try:
             if alike.isdisjoint(weak) and await case_probe.failure(answer) is None:
                 add(probe, why)
@@ -306,7 +341,9 @@ async def probe_case(
             add("untried", str(missing))
             break
     try:
-        if case.reference and (failed := await case_probe.failure(case.reference, _within_reach(case))):
+        if case.reference and (
+            failed := await case_probe.failure(case.reference, _within_reach(case))
+        ):
             add("reference", failed)
         for answer in case.right:
             if failed := await case_probe.failure_of(answer):
@@ -331,7 +368,9 @@ async def passes_untouched(case: Case, opener: SandboxOpener | None = None) -> b
     return bool(done) and await CaseProbe(case, opener or SandboxOpener()).failure("", done) is None
 
 
-def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ()) -> Iterator[tuple[str, str]]:
+def guesses(
+    case: Case, skill: Skill | None = None, others: Iterable[Case] = ()
+) -> Iterator[tuple[str, str]]:
     """Answers to a case that know nothing about it, or deny what is right."""
     yield "empty", ""
     yield "unknown", "I do not know."
@@ -339,14 +378,19 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
     yield "no", "No."
     yield "json", "{}"
     extract = next((named.check for named in case.checks if isinstance(named.check, Extract)), None)
-    language = extract.language[0] if extract and extract.language else ""  # of a code block; empty for any
+    language = (
+        extract.language[0] if extract and extract.language else ""
+    )  # of a code block; empty for any
     yield "fence", f"```{language}\n```"
     yield "prompt", case.prompt
     if formatted := _in_asked_format(case, language):
         fixed = any(_fixes_values(named.check) for named in case.checks)
         yield "values" if fixed else "format", formatted
     if skill is not None:
-        yield "short" if any(named.name == "max_length" for named in case.checks) else "skill", skill.body
+        yield (
+            "short" if any(named.name == "max_length" for named in case.checks) else "skill",
+            skill.body,
+        )
     if keywords := _keywords(case.checks):
         yield "refusal", f"I cannot help with {', '.join(keywords)}."
     if reference := _deniable(case):
@@ -356,7 +400,9 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
     own, checks = _words(case.reference), [named.config for named in case.checks]
     for other in others:
         # One with all words of the right answer, or for which the same is looked for, may well be right.
-        same = (bool(own) and own <= _words(other.reference)) or [named.config for named in other.checks] == checks
+        same = (bool(own) and own <= _words(other.reference)) or [
+            named.config for named in other.checks
+        ] == checks
         if other.id != case.id and not same:
             yield "other", other.reference
 
@@ -375,22 +421,29 @@ def only_by_acting(suite: Suite) -> str:
         case.id
         for case in suite.cases
         for named in case.checks
-        if named not in _within_reach(case) and (named.check.needs_sandbox or isinstance(named.check, ToolCalled))
+        if named not in _within_reach(case)
+        and (named.check.needs_sandbox or isinstance(named.check, ToolCalled))
     ]
     return _warn_of(
-        dict.fromkeys(ids), "checks on what the student did", "--agent chat only answers: use --agent tools"
+        dict.fromkeys(ids),
+        "checks on what the student did",
+        "--agent chat only answers: use --agent tools",
     )
 
 
 def unwritten(suite: Suite) -> str:
     """A warning about cases whose output is a file, for students that only answer; empty without any."""
     ids = [case.id for case in suite.cases if case.output_file]
-    return _warn_of(ids, "an output_file", "--agent chat writes no files: the checks read the answer instead")
+    return _warn_of(
+        ids, "an output_file", "--agent chat writes no files: the checks read the answer instead"
+    )
 
 
 def _warn_of(ids: Iterable[str], what: str, but: str) -> str:
     names = list(ids)
-    return f"{what} in {counted(len(names), 'case')} ({_first_few(names)}), but {but}" if names else ""
+    return (
+        f"{what} in {counted(len(names), 'case')} ({_first_few(names)}), but {but}" if names else ""
+    )
 
 
 def _first_few(names: Sequence[str], most: int = 3) -> str:
@@ -402,7 +455,11 @@ def _within_reach(case: Case) -> list[SuiteCheck]:
     if any(isinstance(answer, Script) and answer.run == case.reference for answer in case.right):
         return []  # it is tried as a script
     if any(isinstance(answer, Script) for answer in case.right):  # something has to be done
-        return [named for named in case.checks if named.check.reads_answer and not named.check.needs_sandbox]
+        return [
+            named
+            for named in case.checks
+            if named.check.reads_answer and not named.check.needs_sandbox
+        ]
     extracted = False
     reached: list[SuiteCheck] = []
     for named in case.checks:
@@ -422,7 +479,9 @@ def _in_asked_format(case: Case, language: str) -> str:
     answer = case.prompt
     by_name = {named.name: named for named in case.checks}
     if schema := by_name.get("json_schema"):
-        answer = json.dumps(fill_schema(getattr(schema.check, "wanted", {}), case.prompt), ensure_ascii=False)
+        answer = json.dumps(
+            fill_schema(getattr(schema.check, "wanted", {}), case.prompt), ensure_ascii=False
+        )
     if "extract" in by_name:
         answer = f"```{language}\n{answer}\n```"
     if beginning := by_name.get("starts_with"):
@@ -458,21 +517,39 @@ def fill_schema(schema: object, text: str, depth: int = 0) -> Any:
         return next((option for option in options if _is_word(option, text)), text)
     for word in ("anyOf", "oneOf", "allOf"):
         if parts := as_list(rules.get(word)):
-            values = [fill_schema(part, text, depth + 1) for part in (parts if word == "allOf" else parts[:1])]
+            values = [
+                fill_schema(part, text, depth + 1)
+                for part in (parts if word == "allOf" else parts[:1])
+            ]
             mappings = [mapping for value in values if (mapping := as_mapping(value)) is not None]
-            return {key: value for mapping in mappings for key, value in mapping.items()} if mappings else values[0]
+            return (
+                {key: value for mapping in mappings for key, value in mapping.items()}
+                if mappings
+                else values[0]
+            )
     kinds = as_list(rules.get("type")) or [rules.get("type")]
     match kinds[0] if kinds[0] is not None else "object" if "properties" in rules else "string":
         case "object":
             fields = dict_or_empty(rules.get("properties"))
             names = dict.fromkeys(map(str, [*fields, *(as_list(rules.get("required")) or [])]))
-            return {name: fill_schema(fields.get(name, {}), text, depth + 1) for name in names if _is_word(name, text)}
+            return {
+                name: fill_schema(fields.get(name, {}), text, depth + 1)
+                for name in names
+                if _is_word(name, text)
+            }
         case "array":
             count = rules.get("minItems") if isinstance(rules.get("minItems"), int) else 1
-            return [fill_schema(rules.get("items"), text, depth + 1) for _ in range(min(int(count or 1), 100))]
+            return [
+                fill_schema(rules.get("items"), text, depth + 1)
+                for _ in range(min(int(count or 1), 100))
+            ]
         case "integer" | "number":
             least = rules.get("minimum", rules.get("exclusiveMinimum"))
-            return (least + 1 if "exclusiveMinimum" in rules else least) if isinstance(least, int | float) else 0
+            return (
+                (least + 1 if "exclusiveMinimum" in rules else least)
+                if isinstance(least, int | float)
+                else 0
+            )
         case "boolean":
             return True
         case "null":

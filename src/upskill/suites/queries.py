@@ -69,11 +69,16 @@ class Query:
 class Queries:
     all: tuple[Query, ...]
     source: str = ""
-    everything: tuple[Query, ...] = ()  # where these are only a part: all queries, which decide who is in which part
+    everything: tuple[
+        Query, ...
+    ] = ()  # where these are only a part: all queries, which decide who is in which part
 
     @classmethod
     def load(cls, path: str | Path) -> Queries:
-        return cls.read(read_input(path, most=MAX_FILE_BYTES, hint=f"Pass a file with queries. {_HINT}"), str(path))
+        return cls.read(
+            read_input(path, most=MAX_FILE_BYTES, hint=f"Pass a file with queries. {_HINT}"),
+            str(path),
+        )
 
     @classmethod
     def of(cls, skill: Skill) -> Queries | None:
@@ -93,7 +98,8 @@ class Queries:
     def parse(cls, value: object, where: str = "queries") -> Queries:
         """Queries from plain data: a list, a list below `queries`, or a list of texts for each of the two kinds."""
         queries = [
-            _read_query(item, f"{where}: query {number}") for number, item in enumerate(_items(value, where), start=1)
+            _read_query(item, f"{where}: query {number}")
+            for number, item in enumerate(_items(value, where), start=1)
         ]
         if not queries:
             raise UsageError(f"{where}: no queries", _HINT)
@@ -133,7 +139,9 @@ class Queries:
 
 def starter_warning(skill: Skill, queries: Queries) -> str:
     """A warning if queries are still the example from `init` but the skill is not; otherwise empty."""
-    example = Queries.read(skill_files("skill", "skill")["evals/eval_queries.json"].encode(), "init")
+    example = Queries.read(
+        skill_files("skill", "skill")["evals/eval_queries.json"].encode(), "init"
+    )
     if EXAMPLE in skill.body.casefold() or not any(query in example.all for query in queries):
         return ""
     written = f"{queries.source}: these queries are still about {EXAMPLE}, the example from `upskill init`"
@@ -148,7 +156,9 @@ def _split(queries: Sequence[Query]) -> dict[str, Part]:
     """
     parts: dict[str, Part] = {}
     for start in range(0, len(queries), 2):
-        *seen, test = sorted(queries[start : start + 2], key=lambda query: hash_to_unit(_normalize(query.text)))
+        *seen, test = sorted(
+            queries[start : start + 2], key=lambda query: hash_to_unit(_normalize(query.text))
+        )
         parts[test.text] = "test"
         parts |= {query.text: "train" if start % 4 else "validation" for query in seen}
     return parts
@@ -186,5 +196,7 @@ def _read_query(value: Any, where: str) -> Query:
     fields = as_mapping(value)
     if fields is None:
         raise UsageError(f"{where}: expected an object, got {short(value)}", _HINT)
-    query = _fit(_QueryShape, {key: item for key, item in fields.items() if key not in NOTE_KEYS}, where)
+    query = _fit(
+        _QueryShape, {key: item for key, item in fields.items() if key not in NOTE_KEYS}, where
+    )
     return Query(query.query.strip(), query.should_trigger)

@@ -20,8 +20,26 @@ from upskill.errors import UsageError, as_one
 from upskill.plain import as_list, as_mapping, short
 
 MAX_ANSWER = 80  # characters of an expected text that an answer can be asked to contain
-PROMPT_FIELDS = ("prompt", "input", "question", "query", "task", "instruction", "user_input", "message")
-EXPECTED_FIELDS = ("expected", "target", "answer", "expected_answer", "expected_output", "ideal", "reference", "output")
+PROMPT_FIELDS = (
+    "prompt",
+    "input",
+    "question",
+    "query",
+    "task",
+    "instruction",
+    "user_input",
+    "message",
+)
+EXPECTED_FIELDS = (
+    "expected",
+    "target",
+    "answer",
+    "expected_answer",
+    "expected_output",
+    "ideal",
+    "reference",
+    "output",
+)
 
 
 def mapping_or_empty(value: object) -> dict[str, Any]:
@@ -40,7 +58,11 @@ def text_of(value: object) -> str:
 
 def texts_of(value: object) -> list[str]:
     items = as_list(value)
-    return [text for item in (items if items is not None else [value]) if (text := text_of(item)).strip()]
+    return [
+        text
+        for item in (items if items is not None else [value])
+        if (text := text_of(item)).strip()
+    ]
 
 
 def check_expected(value: object) -> list[dict[str, Any]]:
@@ -92,20 +114,77 @@ _KINDS = {
     **{name: name for name in ("file_exists", "json_schema", "tool_called", "tool_not_called")},
 }
 _JUDGED = {
-    *("", "judge", "llm", "llm_judge", "llm_rubric", "semantic", "manual", "qualitative", "quality", "behavior"),
-    *("string_match", "text_match"),  # of words that only a person can tell from the statement around them
+    *(
+        "",
+        "judge",
+        "llm",
+        "llm_judge",
+        "llm_rubric",
+        "semantic",
+        "manual",
+        "qualitative",
+        "quality",
+        "behavior",
+    ),
+    *(
+        "string_match",
+        "text_match",
+    ),  # of words that only a person can tell from the statement around them
 }
-_VALUES = ("values", "value", "pattern", "patterns", "text", "texts", "expected", "path", "schema", "tool")
+_VALUES = (
+    "values",
+    "value",
+    "pattern",
+    "patterns",
+    "text",
+    "texts",
+    "expected",
+    "path",
+    "schema",
+    "tool",
+)
 _STATEMENTS = (
-    *("text", "statement", "assertion", "expectation", "description", "check", "criterion", "criteria"),
+    *(
+        "text",
+        "statement",
+        "assertion",
+        "expectation",
+        "description",
+        "check",
+        "criterion",
+        "criteria",
+    ),
     *("pass_if", "requirement", "rubric", "prompt", "value"),
 )
 # Fields that only name an assertion, and those that only weigh it: here every check has to hold.
 _LABELS = {
-    *("type", "id", "name", "title", "label", "description", "text", "comment", "note", "notes", "reason"),
+    *(
+        "type",
+        "id",
+        "name",
+        "title",
+        "label",
+        "description",
+        "text",
+        "comment",
+        "note",
+        "notes",
+        "reason",
+    ),
     *("rationale", "explanation", "message", "error_message"),
 }
-_WEIGHTS = {"weight", "points", "score", "severity", "priority", "category", "tags", "metric", "required", "critical"}
+_WEIGHTS = {
+    "weight",
+    "points",
+    "score",
+    "severity",
+    "priority",
+    "category",
+    "tags",
+    "metric",
+    "required",
+    "critical",
+}
 _DENIED = {"negate", "negated", "not", "invert"}
 _CASE = {  # and what a true one says of `ignore_case`
     **dict.fromkeys(("ignore_case", "ignorecase", "case_insensitive", "caseinsensitive"), True),
@@ -129,7 +208,9 @@ class TypedChecks:
 
     checks: list[dict[str, Any]] = dataclass_field(default_factory=list[dict[str, Any]])
     refused: str = ""  # why it has no checks
-    unused: tuple[str, ...] = ()  # its fields that mean nothing here, and do not change what it asserts
+    unused: tuple[
+        str, ...
+    ] = ()  # its fields that mean nothing here, and do not change what it asserts
 
 
 def typed_checks(assertion: dict[str, Any]) -> TypedChecks:
@@ -151,9 +232,15 @@ def typed_checks(assertion: dict[str, Any]) -> TypedChecks:
     used = _statement_field(assertion)
     if kind not in _JUDGED or not used:
         return TypedChecks(refused="upskill has no check of this type")
-    unused = [key for key in assertion if key not in {used, *_LABELS} and assertion[key] not in (None, False, "")]
+    unused = [
+        key
+        for key in assertion
+        if key not in {used, *_LABELS} and assertion[key] not in (None, False, "")
+    ]
     if denied := _DENIED & set(unused):
-        return TypedChecks(refused=f"a judge does not see {min(denied)!r}; say in words what must not be there")
+        return TypedChecks(
+            refused=f"a judge does not see {min(denied)!r}; say in words what must not be there"
+        )
     return TypedChecks([{"judge": statement_of(assertion)}], unused=tuple(unused))
 
 
@@ -175,11 +262,23 @@ def _typed(ours: str, assertion: dict[str, Any], used: str) -> TypedChecks:
             options["ignore_case"] = _CASE[name] == setting
         elif name == "multiline" and isinstance(setting, bool) and is_regex:
             options[name] = setting
-        elif name == "flags" and is_regex and isinstance(setting, str) and set(setting) <= set("gimsu"):
+        elif (
+            name == "flags"
+            and is_regex
+            and isinstance(setting, str)
+            and set(setting) <= set("gimsu")
+        ):
             flags = "".join(flag for flag in "ims" if flag in setting)
         else:
             return TypedChecks(refused=f"upskill has no check with the field {key!r}")
-    takes_list = ours in ("contains", "contains_any", "not_contains", "equals", "file_exists", "tool_called")
+    takes_list = ours in (
+        "contains",
+        "contains_any",
+        "not_contains",
+        "equals",
+        "file_exists",
+        "tool_called",
+    )
     values: list[Any] = [value] if takes_list else as_list(value) or [value]
     several = len(as_list(value) or [value]) > 1
     if denied and ours == "not_contains" and several:
@@ -228,7 +327,8 @@ def as_python(pattern: str, flags: str = "") -> str:
     if literal := re.fullmatch(r"/(.+)/([gimsuy]*)", pattern, re.DOTALL):
         pattern, flags = literal[1], literal[2]
     pattern = _GROUP.sub(
-        lambda group: "(?P<" if group[0] == "(?<" else f"(?P={group[1]})" if group[1] else group[0], pattern
+        lambda group: "(?P<" if group[0] == "(?<" else f"(?P={group[1]})" if group[1] else group[0],
+        pattern,
     )
     flags = "".join(flag for flag in "ims" if flag in flags)
     return f"(?{flags}){pattern}" if flags else pattern
@@ -274,35 +374,59 @@ Servers = dict[Annotated[str, Field(pattern=SERVER_NAME, max_length=32)], McpSer
 class OurCase(Strict):
     """A task, and how a program can tell that it was done."""
 
-    id: str | int | None = Field(default=None, description="Unique name in reports; it also decides the split.")
+    id: str | int | None = Field(
+        default=None, description="Unique name in reports; it also decides the split."
+    )
     prompt: str = Field(description="The question or task, as a person would put it.")
     files: dict[str, str] = Field(
-        default={}, description="Files by name: shown before the prompt, or placed in the workspace."
+        default={},
+        description="Files by name: shown before the prompt, or placed in the workspace.",
     )
-    checks: list[Any] = Field(default=[], description="Checks on the answer; all of them must pass.")
+    checks: list[Any] = Field(
+        default=[], description="Checks on the answer; all of them must pass."
+    )
     tags: list[str] = Field(default=[], description="Labels to select cases by.")
     held_out: bool | None = Field(
-        default=None, description="Whether to hold it out of the search; if not set, its id decides."
+        default=None,
+        description="Whether to hold it out of the search; if not set, its id decides.",
     )
-    reference: str = Field(default="", description="An answer that must pass; it is checked before any run.")
-    expected_output: str = Field(default="", description="A good answer described in words, for people.")
+    reference: str = Field(
+        default="", description="An answer that must pass; it is checked before any run."
+    )
+    expected_output: str = Field(
+        default="", description="A good answer described in words, for people."
+    )
     evidence: list[str] = Field(default=[], description="The material it was made from.")
     output_file: str = Field(
-        default="", description="A file that the agent writes; checks read it instead of the answer."
+        default="",
+        description="A file that the agent writes; checks read it instead of the answer.",
     )
-    right: list[Answer] = Field(default=[], description="More answers, phrased differently, or scripts that must pass.")
-    wrong: list[Answer] = Field(default=[], description="Plausible answers, or scripts, that must fail.")
+    right: list[Answer] = Field(
+        default=[], description="More answers, phrased differently, or scripts that must pass."
+    )
+    wrong: list[Answer] = Field(
+        default=[], description="Plausible answers, or scripts, that must fail."
+    )
     max_output_tokens: int | None = Field(
-        default=None, ge=1, description="Token limit for an answer; an answer that is cut off fails."
+        default=None,
+        ge=1,
+        description="Token limit for an answer; an answer that is cut off fails.",
     )
     max_words: int | None = Field(
         default=None,
         ge=1,
         description="Length that the prompt asks for, in words; embedded models get twice the room.",
     )
-    gpu: bool = Field(default=False, description="Whether its sandbox sees the NVIDIA GPU; these trials take turns.")
-    mcp_servers: Servers = Field(default={}, description="MCP servers that the agent gets in every arm, by name.")
-    metadata: dict[str, Any] = Field(default={}, description="Any other data about the case; it has no effect.")
+    gpu: bool = Field(
+        default=False,
+        description="Whether its sandbox sees the NVIDIA GPU; these trials take turns.",
+    )
+    mcp_servers: Servers = Field(
+        default={}, description="MCP servers that the agent gets in every arm, by name."
+    )
+    metadata: dict[str, Any] = Field(
+        default={}, description="Any other data about the case; it has no effect."
+    )
 
 
 class OurSuite(Strict):
@@ -343,7 +467,9 @@ def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCas
     checks: list[Any] = []
     for key, value in expected.items() if case.expected is not None else ():
         if key == "contains" and value in (None, "", []):
-            raise UsageError(f"{where}: expected.contains is empty", "Every answer contains an empty string.")
+            raise UsageError(
+                f"{where}: expected.contains is empty", "Every answer contains an empty string."
+            )
         checks.append({key: value})
     for verifier in case.verifiers:
         typed = typed_checks(verifier)
@@ -360,11 +486,18 @@ def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCas
     context = case.context or {}
     files = as_mapping(context.get("files") or {})
     if files is None or not all(isinstance(text, str) for text in files.values()):
-        raise UsageError(f"{where}: context.files must map file names to text", 'For example {"a.txt": "text"}.')
+        raise UsageError(
+            f"{where}: context.files must map file names to text", 'For example {"a.txt": "text"}.'
+        )
     if unknown := set(context) - {"files"}:
         warnings.append(f"{where}: unknown field context.{sorted(unknown)[0]}, not used")
     fields: dict[str, Any] = {name: value for name, value in case if name in OurCase.model_fields}
-    fields |= {"prompt": case.input, "files": files, "checks": checks, "output_file": case.output_file or ""}
+    fields |= {
+        "prompt": case.input,
+        "files": files,
+        "checks": checks,
+        "output_file": case.output_file or "",
+    }
     return OurCase(**fields)
 
 
@@ -393,10 +526,14 @@ def fit(kind: type[Shape], fields: dict[str, Any], where: str) -> Shape:
     except ValidationError as error:
         firsts: dict[object, ErrorDetails] = {}  # each field can be wrong in several ways
         # A field that is not there first: it is most likely the missing one, spelled wrong.
-        for wrong in sorted(error.errors(include_url=False), key=lambda wrong: wrong["type"] != "extra_forbidden"):
+        for wrong in sorted(
+            error.errors(include_url=False), key=lambda wrong: wrong["type"] != "extra_forbidden"
+        ):
             firsts.setdefault(wrong["loc"][:1], wrong)
         known = sorted(kind.model_fields)
-        raise as_one([explain_refusal(wrong, where, ": ", known) for wrong in firsts.values()]) from error
+        raise as_one(
+            [explain_refusal(wrong, where, ": ", known) for wrong in firsts.values()]
+        ) from error
 
 
 def check_path(name: str, where: str) -> None:

@@ -112,8 +112,12 @@ class CaseFilter:
         for pattern in self.ids:
             if not any(fnmatchcase(case.id, pattern) or case.id == pattern for case in suite.cases):
                 ids = [*suite.by_id]
-                known = f"Known: {', '.join(ids[:MAX_SHOWN])}{', …' if len(ids) > MAX_SHOWN else '.'}"
-                hint = did_you_mean(pattern, ids, otherwise=f"{known} A pattern such as 'build-*' matches several.")
+                known = (
+                    f"Known: {', '.join(ids[:MAX_SHOWN])}{', …' if len(ids) > MAX_SHOWN else '.'}"
+                )
+                hint = did_you_mean(
+                    pattern, ids, otherwise=f"{known} A pattern such as 'build-*' matches several."
+                )
                 raise UsageError(f"{suite.source}: no case named {pattern!r}", hint)
         tags = sorted({tag for case in suite.cases for tag in case.tags})
         if unknown := next((tag for tag in self.tags if tag not in tags), None):
@@ -128,13 +132,17 @@ class CaseFilter:
         return replace(suite, cases=tuple(chosen), part=part)
 
     def _fits(self, case: Case) -> bool:
-        by_id = not self.ids or any(case.id == pattern or fnmatchcase(case.id, pattern) for pattern in self.ids)
+        by_id = not self.ids or any(
+            case.id == pattern or fnmatchcase(case.id, pattern) for pattern in self.ids
+        )
         by_tag = not self.tags or not set(self.tags).isdisjoint(case.tags)
         return by_id and by_tag and (self.failing is None or case.id in self.failing)
 
     @property
     def words(self) -> str:
-        parts = [f"--case {pattern}" for pattern in self.ids] + [f"--tag {tag}" for tag in self.tags]
+        parts = [f"--case {pattern}" for pattern in self.ids] + [
+            f"--tag {tag}" for tag in self.tags
+        ]
         parts += ["--failed"] if self.failing is not None else []
         parts += [f"--limit {self.limit}"] if self.limit is not None else []
         return " ".join(parts)
@@ -142,7 +150,13 @@ class CaseFilter:
 
 OWN_FIELDS = ("checks", "max_output_tokens", "mcp_servers")  # that a suite of another tool may have
 MAX_SUITE_BYTES = 20_000_000  # bytes
-PATHS_IN_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
+PATHS_IN_SKILL = (
+    "evals/suite.yaml",
+    "evals/suite.yml",
+    "evals/suite.json",
+    "evals/evals.json",
+    "skill_meta.json",
+)
 
 
 @dataclass(frozen=True)
@@ -156,14 +170,24 @@ class Case:
     reference: str = ""  # an answer that passes, to test the checks with
     expected_output: str = ""  # what a good answer is like, in words
     evidence: tuple[str, ...] = ()  # what it was made from, by the ids of the material
-    output_file: str = ""  # what an agent that acts leaves there is looked at in place of what it says
-    right: tuple[str | Script, ...] = ()  # answers that must pass, put differently, or scripts that do what is asked
+    output_file: str = (
+        ""  # what an agent that acts leaves there is looked at in place of what it says
+    )
+    right: tuple[
+        str | Script, ...
+    ] = ()  # answers that must pass, put differently, or scripts that do what is asked
     wrong: tuple[str | Script, ...] = ()  # plausible answers, or scripts, that must fail
     max_output_tokens: int | None = None  # how long an answer may be; None: as the suite says
-    max_words: int | None = None  # how long the prompt asks it to be; an embedded model gets twice that room
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what others say of it; it decides nothing
+    max_words: int | None = (
+        None  # how long the prompt asks it to be; an embedded model gets twice that room
+    )
+    metadata: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # what others say of it; it decides nothing
     gpu: bool = False  # its sandbox shows the GPU
-    mcp_servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    mcp_servers: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict[str, Mapping[str, Any]]
+    )
 
     def __repr__(self) -> str:
         return f"Case({self.id!r}, {short(self.prompt)})"
@@ -178,9 +202,13 @@ class Case:
         }
         for name in self.__dataclass_fields__:
             if name not in written and (value := getattr(self, name)):
-                written[name] = dict(value) if name in ("files", "metadata", "mcp_servers") else value
+                written[name] = (
+                    dict(value) if name in ("files", "metadata", "mcp_servers") else value
+                )
                 if name in ("tags", "evidence", "right", "wrong"):
-                    written[name] = [{"run": item.run} if isinstance(item, Script) else item for item in value]
+                    written[name] = [
+                        {"run": item.run} if isinstance(item, Script) else item for item in value
+                    ]
         return written
 
     @cached_property
@@ -195,7 +223,9 @@ class Case:
     @cached_property
     def words(self) -> str:
         """What it asks for and looks at, without what it brings."""
-        return "\n".join([self.prompt, self.output_file, *(_as_text(named.config) for named in self.checks)])
+        return "\n".join(
+            [self.prompt, self.output_file, *(_as_text(named.config) for named in self.checks)]
+        )
 
     def evidence_of(self, trace: Trace, **more: Any) -> Evidence:
         """What checks look at: what a trial left, and what this case says."""
@@ -212,15 +242,30 @@ class Case:
     @cached_property
     def graded_files(self) -> tuple[str, ...]:
         """The files that clearly belong to the student: its output file, and those that a check reads by name."""
-        filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]
+        filled = [
+            self.output_file,
+            *(named.check.to for named in self.checks if isinstance(named.check, Extract)),
+        ]
         runs = ("command", "python")
-        looks = [_as_text(each.config) for each in self.checks if each.check.needs_sandbox and each.name not in runs]
-        return tuple(path for path in dict.fromkeys([*filled, *named_files("\n".join(looks), self.files)]) if path)
+        looks = [
+            _as_text(each.config)
+            for each in self.checks
+            if each.check.needs_sandbox and each.name not in runs
+        ]
+        return tuple(
+            path
+            for path in dict.fromkeys([*filled, *named_files("\n".join(looks), self.files)])
+            if path
+        )
 
     @property
     def fingerprint(self) -> str:
         """A hash of what decides an outcome; tags and the split do not."""
-        decides: list[Any] = [self.prompt, dict(self.files), [[named.name, named.config] for named in self.checks]]
+        decides: list[Any] = [
+            self.prompt,
+            dict(self.files),
+            [[named.name, named.config] for named in self.checks],
+        ]
         if any(named.check.needs_reference for named in self.checks):
             decides.append(self.reference)
         if self.output_file:
@@ -231,12 +276,16 @@ class Case:
             decides.append({"mcp_servers": dict(self.mcp_servers)})
         if not all(named.check.decides for named in self.checks):
             decides.append("beside the outcome")  # they were part of it once
-        if revised := {named.name: named.check.revision for named in self.checks if named.check.revision}:
+        if revised := {
+            named.name: named.check.revision for named in self.checks if named.check.revision
+        }:
             decides.append(revised)
         return digest(decides)
 
 
-Reading = Literal["material", "skill", "task", "memory"]  # by the writer of a case, together with the task
+Reading = Literal[
+    "material", "skill", "task", "memory"
+]  # by the writer of a case, together with the task
 READ = "read"  # in the metadata of a case that a model wrote
 LOOK_UP = "look_up"  # beside it: words that its writer had read are all that it asks for
 _READINGS = {
@@ -275,7 +324,11 @@ def describe_authors(cases: Iterable[Mapping[str, Any]]) -> str:
         for row in rows
     ]
     look_ups, count = sum(row["look_up"] for row in rows), sum(row["cases"] for row in rows)
-    share = f" Look-ups (they only ask for words from the source): {look_ups} of {count}." if look_ups else ""
+    share = (
+        f" Look-ups (they only ask for words from the source): {look_ups} of {count}."
+        if look_ups
+        else ""
+    )
     return f"Written: {'; '.join(parts)}.{share}" if parts else ""
 
 
@@ -289,7 +342,9 @@ class Suite:
     # How long an answer may be, in cases that do not say; one that is cut off there has failed.
     max_output_tokens: int | None = None
     warnings: tuple[str, ...] = ()
-    notes: Notes | None = field(default=None, compare=False, repr=False)  # where it was in the format of another tool
+    notes: Notes | None = field(
+        default=None, compare=False, repr=False
+    )  # where it was in the format of another tool
     part: Part | None = None  # the cases were chosen from more
 
     def __repr__(self) -> str:
@@ -306,7 +361,9 @@ class Suite:
         data = read_input(path, most=MAX_SUITE_BYTES, hint=hint)
         folder = Path(path).absolute().parent
         inside = folder.name in ("evals", ".upskill", "tasks")
-        return cls.read(data, str(path), FilesOfFolders((folder.parent if inside else folder, folder)))
+        return cls.read(
+            data, str(path), FilesOfFolders((folder.parent if inside else folder, folder))
+        )
 
     @classmethod
     def of(cls, skill: Skill) -> Suite | None:
@@ -327,7 +384,9 @@ class Suite:
     def required(cls, skill: Skill) -> Suite:
         """UsageError if the skill has no test cases."""
         if (suite := cls.of(skill)) is None:
-            raise UsageError(f"{skill.folder or skill.name}: no test cases", "`upskill tests SKILL` writes some.")
+            raise UsageError(
+                f"{skill.folder or skill.name}: no test cases", "`upskill tests SKILL` writes some."
+            )
         return suite
 
     @classmethod
@@ -354,18 +413,23 @@ class Suite:
         problems, made_ids = ErrorCollector(), dict[str, object]()
         for number, item in enumerate(file.cases, start=1):
             with problems.collect():
-                case, side = _read_case(item, f"{where}: case {number}", shared, read_file, warnings, made_ids)
+                case, side = _read_case(
+                    item, f"{where}: case {number}", shared, read_file, warnings, made_ids
+                )
                 read.append((replace(case, mcp_servers={**common, **case.mcp_servers}), side))
         problems.raise_any()
         if not read:
             raise UsageError(f"{where}: no cases", "Add at least one case.")
         sides = split((case.id, side) for case, side in read)
-        cases = tuple(replace(case, held_out=side) for (case, _), side in zip(read, sides, strict=True))
+        cases = tuple(
+            replace(case, held_out=side) for (case, _), side in zip(read, sides, strict=True)
+        )
         numbers: dict[str, int] = {}
         for number, case in enumerate(cases, start=1):
             if (first := numbers.setdefault(case.id, number)) != number:
                 raise UsageError(
-                    f"{where}: cases {first} and {number} have the same id {case.id!r}", "Give each case its own id."
+                    f"{where}: cases {first} and {number} have the same id {case.id!r}",
+                    "Give each case its own id.",
                 )
         warnings += _risks(cases)
         return cls(cases, where, file.max_output_tokens, tuple(warnings), notes)
@@ -400,7 +464,9 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
     by_risk: dict[str, list[str]] = {}
     for case in cases:
         evidence = case.evidence_of(Trace(()))
-        for risk in dict.fromkeys(risk for named in case.checks for risk in named.check.risks(evidence)):
+        for risk in dict.fromkeys(
+            risk for named in case.checks for risk in named.check.risks(evidence)
+        ):
             by_risk.setdefault(risk, []).append(case.id)
     for risk, ids in by_risk.items():
         more = ", …" if len(ids) > 3 else ""
@@ -417,7 +483,9 @@ def _read_case(
 ) -> tuple[Case, bool | None]:
     fields = as_mapping(item)
     if fields is None:
-        raise UsageError(f"{where}: expected a case, got {short(item)}", "A case needs a prompt and checks.")
+        raise UsageError(
+            f"{where}: expected a case, got {short(item)}", "A case needs a prompt and checks."
+        )
     if isinstance(fields.get("id"), str):
         where += f" ({short(fields['id'])})"
     if "input" in fields:
@@ -438,7 +506,9 @@ def _read_case(
             "Add a `reference:` with an answer to compare against.",
         )
     if not checks:
-        raise UsageError(f"{where}: no checks", "Say what a right answer contains, for example `contains: text`.")
+        raise UsageError(
+            f"{where}: no checks", "Say what a right answer contains, for example `contains: text`."
+        )
     if not any(named.check.decides for named in checks):
         raise UsageError(
             f"{where}: {checks[0].name} cannot be the only check: only the skill arm can open a skill",
@@ -450,7 +520,9 @@ def _read_case(
         check_path(name, where)
     id = str(_made_id(ours, made_ids) if ours.id is None else ours.id).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
-        raise UsageError(f"{where}: {short(id)} is not a valid id", "Use 1 to 200 printable characters.")
+        raise UsageError(
+            f"{where}: {short(id)} is not a valid id", "Use 1 to 200 printable characters."
+        )
     values: dict[str, Any] = {
         name: value if (items := as_list(value)) is None else tuple(items) for name, value in ours
     }
@@ -473,7 +545,9 @@ def _made_id(case: OurCase, made_ids: dict[str, object]) -> str:
 
 def _read_file(data: object, where: str) -> OurSuite:
     """The cases with what is said of all of them, whatever their list is called."""
-    mapping: dict[str, Any] = {"cases": data} if as_list(data) is not None else mapping_or_empty(data)
+    mapping: dict[str, Any] = (
+        {"cases": data} if as_list(data) is not None else mapping_or_empty(data)
+    )
     keys = [key for key in LISTS if key in mapping]
     if len(keys) != 1:
         raise UsageError(
@@ -487,7 +561,9 @@ def _read_file(data: object, where: str) -> OurSuite:
     return fit(OurSuite, {**mapping, "cases": cases}, where)
 
 
-_UNSEEN = re.compile("[\x80-\x9f\u2028\u2029\ufeff]")  # what YAML takes for text or a line break; escaped in quotes
+_UNSEEN = re.compile(
+    "[\x80-\x9f\u2028\u2029\ufeff]"
+)  # what YAML takes for text or a line break; escaped in quotes
 
 
 class _Dumper(yaml.SafeDumper):
@@ -510,7 +586,9 @@ _Dumper.add_representer(str, _text)
 
 def as_yaml(suite: Suite) -> str:
     """The suite file, with what was left out or changed at the top."""
-    body = yaml.dump(suite.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    body = yaml.dump(
+        suite.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110
+    )
     return "".join(f"# {line}\n" for line in _remarks(suite)) + body
 
 

@@ -23,7 +23,11 @@ FORMATS = Registry(
     "trace format",
     "upskill.formats",
     {
-        **{spec.trace_format: spec.trace_reader for spec in reversed(AGENT_SPECS.values()) if spec.trace_reader},
+        **{
+            spec.trace_format: spec.trace_reader
+            for spec in reversed(AGENT_SPECS.values())
+            if spec.trace_reader
+        },
         "swe-agent": "upskill.traces.readers.swe_agent:FORMAT",
         "mini-swe-agent": "upskill.traces.readers.mini_swe_agent:FORMAT",
         "openhands": "upskill.traces.readers.openhands:FORMAT",
@@ -112,7 +116,9 @@ class Trace:
     warnings: tuple[str, ...] = ()
     turns: int = 0  # how often the model was asked, if known
     stop_details: str = ""  # why there is no answer, in the provider's words
-    skipped: Mapping[str, int] = field(default_factory=dict[str, int])  # records that nothing was taken from, by kind
+    skipped: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # records that nothing was taken from, by kind
 
     def __repr__(self) -> str:
         return f"Trace({counted(len(self.steps), 'step')}, {short(self.answer)})"

@@ -49,13 +49,18 @@ SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 # Files we cannot read, by a kind of record, a field of a document or a table that only they have.
 UNREAD = {
-    **dict.fromkeys(("toolRequest", "toolResponse"), "a file from Goose, which upskill cannot read yet"),
     **dict.fromkeys(
-        ("session/update", "_x.ai/session/update"), "Grok's `updates.jsonl`; pass the `chat_history.jsonl` beside it"
+        ("toolRequest", "toolResponse"), "a file from Goose, which upskill cannot read yet"
+    ),
+    **dict.fromkeys(
+        ("session/update", "_x.ai/session/update"),
+        "Grok's `updates.jsonl`; pass the `chat_history.jsonl` beside it",
     ),
     "trajectory_meta": "Antigravity's database; pass a `transcript.jsonl` from Antigravity's `brain` folder",
 }
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78cDEHM])")
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78cDEHM])"
+)
 _Record = TypeVar("_Record")
 
 
@@ -85,7 +90,11 @@ class Format:
     def count_unknown(self, skipped: Mapping[str, int]) -> int:
         """How many records are not noise, which also covers kinds below it: `turn` covers `turn.ended`."""
         noise = tuple(f"{kind}/".replace(".", "/") for kind in self.noise)
-        return sum(count for kind, count in skipped.items() if not f"{kind}/".replace(".", "/").startswith(noise))
+        return sum(
+            count
+            for kind, count in skipped.items()
+            if not f"{kind}/".replace(".", "/").startswith(noise)
+        )
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,9 @@ class Sample:
     @property
     def values(self) -> list[Any]:
         """The first JSON values: of the lines, of a list, or the one that the file is."""
-        return list(self.rows) if self.document is None else as_list(self.document) or [self.document]
+        return (
+            list(self.rows) if self.document is None else as_list(self.document) or [self.document]
+        )
 
     @property
     def outline(self) -> str:
@@ -172,15 +183,26 @@ class Sample:
     @property
     def prose(self) -> str:
         """The lines of a text that are not in a block of code."""
-        return "\n".join(line for line, kind in read_fences(self.text.splitlines()) if kind == "text")
+        return "\n".join(
+            line for line, kind in read_fences(self.text.splitlines()) if kind == "text"
+        )
 
     @property
     def foreign_note(self) -> str:
         """That another program wrote it whose files we know but cannot read; else empty."""
         for row in map(as_row, [dict.fromkeys(self.tables), *self.values[:MAX_SAMPLE_ROWS]]):
             inner = row.child("message", "event")
-            blocks = [block.text("type") for block in (*inner.children("content"), *row.children("content"))]
-            for name in (row.text("type", "role"), row.text("method"), inner.text("type"), *blocks, *row):
+            blocks = [
+                block.text("type")
+                for block in (*inner.children("content"), *row.children("content"))
+            ]
+            for name in (
+                row.text("type", "role"),
+                row.text("method"),
+                inner.text("type"),
+                *blocks,
+                *row,
+            ):
                 if name in UNREAD:
                     return f": it looks like {UNREAD[name]}"
         return ""
@@ -222,7 +244,11 @@ def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
     with stream:
         try:
             zstandard: Any = import_module("zstandard")
-            data = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read(MAX_DOCUMENT_BYTES)
+            data = (
+                zstandard.ZstdDecompressor()
+                .stream_reader(stream, read_across_frames=True)
+                .read(MAX_DOCUMENT_BYTES)
+            )
         except ImportError as error:
             raise UsageError(
                 f"{path}: compressed with Zstandard, and the `zstandard` package is not installed",
@@ -233,7 +259,9 @@ def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
                 f"{path}: cannot be decompressed: {error}", "Check that the whole file was copied."
             ) from error
     if len(data) == MAX_DOCUMENT_BYTES:
-        raise UsageError(f"{path}: too large once decompressed", f"Decompress it first: zstd -d '{path}'.")
+        raise UsageError(
+            f"{path}: too large once decompressed", f"Decompress it first: zstd -d '{path}'."
+        )
     return BytesIO(data)
 
 
@@ -243,7 +271,9 @@ def open_database(path: Path, kind: str, hint: str) -> Generator[sqlite3.Connect
     file = path.resolve()
     try:
         with file.open("rb") as stream:
-            logged = stream.read(19).endswith(b"\2")  # SQLite would write a log and its index beside it
+            logged = stream.read(19).endswith(
+                b"\2"
+            )  # SQLite would write a log and its index beside it
         unused = logged and not file.with_name(f"{file.name}-wal").exists()
         address = f"{file.as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
         with closing(sqlite3.connect(address, uri=True, timeout=5)) as connection:
@@ -262,7 +292,9 @@ def load_document(path: Path) -> object:
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply") from error
     except ValueError as error:
-        is_broken = isinstance(error, json.JSONDecodeError)  # else a number has more digits than Python reads
+        is_broken = isinstance(
+            error, json.JSONDecodeError
+        )  # else a number has more digits than Python reads
         why = f"line {error.lineno}: not valid JSON: {error.msg}" if is_broken else error
         raise UsageError(f"{path}: {why}") from error
 
@@ -288,9 +320,13 @@ def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
         how = "read as" if format else "detected as"
         raise UsageError(
             f"{path}: contains no steps. It was {how} {name} ({chosen.title}): {why}",
-            "To read it as another format, use `upskill trace show --format NAME`: " + ", ".join(FORMATS.names()) + ".",
+            "To read it as another format, use `upskill trace show --format NAME`: "
+            + ", ".join(FORMATS.names())
+            + ".",
         )
-    if not format and 2 * chosen.count_unknown(trace.skipped) > builder.records > 0:  # a text has no records
+    if (
+        not format and 2 * chosen.count_unknown(trace.skipped) > builder.records > 0
+    ):  # a text has no records
         raise UsageError(
             f"{path}: most of the file could not be read{sample.foreign_note}. It was detected as {name}"
             f" ({chosen.title}), and of its {builder.records} records, these would be skipped:"
@@ -309,7 +345,9 @@ def describe_skipped(skipped: Mapping[str, int], most: int = 8) -> str:
     kinds = Counter(skipped).most_common()
     others = sum(count for _, count in kinds[most:])
     parts = [_count_kind(kind, count) for kind, count in kinds[:most]]
-    return ", ".join([*parts, f"{others:,} of {len(kinds) - most} other kinds"] if others else parts)
+    return ", ".join(
+        [*parts, f"{others:,} of {len(kinds) - most} other kinds"] if others else parts
+    )
 
 
 def _count_kind(kind: str, count: int) -> str:
@@ -353,7 +391,9 @@ class TraceBuilder:
         self.ids: list[str] = []  # one for each step: the id of a call, or empty
         self.usage = Usage()
         self.model = self.cwd = self.session = self.stop = self.started = ""
-        self.title = ""  # what a text has before its first turn, or else its file's name, may have the date
+        self.title = (
+            ""  # what a text has before its first turn, or else its file's name, may have the date
+        )
         self.malformed = self.turns = 0
         self.warnings: list[str] = []
         self.skipped = Counter[str]()  # records that nothing was taken from, by kind
@@ -361,7 +401,9 @@ class TraceBuilder:
         self._open: dict[str, deque[int]] = {}  # calls without a result yet
         self._last: dict[str, int] = {}  # the latest call of each id
 
-    def watch(self, records: Iterable[_Record], kind: Callable[[_Record], str] = kind_of) -> Iterator[_Record]:
+    def watch(
+        self, records: Iterable[_Record], kind: Callable[[_Record], str] = kind_of
+    ) -> Iterator[_Record]:
         for record in records:
             self.records += 1
             before = (self._uses, self.usage, self.model, self.stop, self.started)
@@ -402,7 +444,9 @@ class TraceBuilder:
         `name` and `parent` are the fields with the ids. Objects that are left out are reported.
         """
         rows = list(self.read_lines())
-        above = {row.text(name): row.text(parent) for row in rows if row.text(name) and parent in row}
+        above = {
+            row.text(name): row.text(parent) for row in rows if row.text(name) and parent in row
+        }
         branch: set[str] = set()
         at = next((row.text(name) for row in reversed(rows) if row.text(name) in above), "")
         while at in above and at not in branch:
@@ -412,10 +456,14 @@ class TraceBuilder:
             return rows
         chosen = [row for row in rows if row.text(name) not in above or row.text(name) in branch]
         if len(chosen) < len(rows):
-            self.warn(f"skipped {counted(len(rows) - len(chosen), 'line')} from turns that were undone")
+            self.warn(
+                f"skipped {counted(len(rows) - len(chosen), 'line')} from turns that were undone"
+            )
         return chosen
 
-    def read_kept(self, begins: Callable[[Row], bool], undone: Callable[[Row], int]) -> Iterator[Row]:
+    def read_kept(
+        self, begins: Callable[[Row], bool], undone: Callable[[Row], int]
+    ) -> Iterator[Row]:
         """The JSON objects of a file without those of turns that were taken back, which are reported.
 
         `begins` says whether a turn begins with an object, `undone` how many turns an object takes back.
@@ -423,14 +471,20 @@ class TraceBuilder:
         rows: list[Row] = []
         for row in self.read_lines():
             rows.append(row)
-            turns = [number for number, each in enumerate(rows) if begins(each)] if undone(row) else []
+            turns = (
+                [number for number, each in enumerate(rows) if begins(each)] if undone(row) else []
+            )
             if turns:
                 begin = turns[-undone(row) :][0]
-                self.warn(f"skipped {counted(len(rows) - begin, 'line')} from turns that were undone")
+                self.warn(
+                    f"skipped {counted(len(rows) - begin, 'line')} from turns that were undone"
+                )
                 del rows[begin:]
         return iter(rows)
 
-    def choose_session(self, names: list[str], kind: str, *, latest: bool = False, missing: str = "") -> str:
+    def choose_session(
+        self, names: list[str], kind: str, *, latest: bool = False, missing: str = ""
+    ) -> str:
         """The one of several in a file that the path names, `FILE/NAME`, or else the last or the first of them.
 
         UsageError, with the hint `missing`, if there are none.
@@ -470,15 +524,31 @@ class TraceBuilder:
         self._last[call_id] = len(self.steps)
         self._add(call_id, "tool", tool=tool, arguments=parse_arguments(arguments))
 
-    def add_done(self, tool: str, arguments: object, output: str, status: Status, **more: Any) -> None:
+    def add_done(
+        self, tool: str, arguments: object, output: str, status: Status, **more: Any
+    ) -> None:
         """Add a call together with its result; `more` are other fields of the step."""
-        self._add("", "tool", tool=tool, arguments=parse_arguments(arguments), output=output, status=status, **more)
+        self._add(
+            "",
+            "tool",
+            tool=tool,
+            arguments=parse_arguments(arguments),
+            output=output,
+            status=status,
+            **more,
+        )
 
     def has_call(self, call_id: str) -> bool:
         return bool(call_id) and call_id in self._last
 
     def add_result(
-        self, call_id: str, output: str, status: Status = "unknown", *, tool: str = "", seconds: float | None = None
+        self,
+        call_id: str,
+        output: str,
+        status: Status = "unknown",
+        *,
+        tool: str = "",
+        seconds: float | None = None,
     ) -> None:
         waiting = self._open.get(call_id)
         if not waiting:
@@ -491,7 +561,9 @@ class TraceBuilder:
         number = waiting.popleft()
         call = self.steps[number]
         if seconds is None:
-            seconds = call.seconds if call.seconds is not None else seconds_between(call.at, self.at)
+            seconds = (
+                call.seconds if call.seconds is not None else seconds_between(call.at, self.at)
+            )
         # An earlier line may have had more of the output.
         output = call.output if len(call.output) > len(output) else output
         status = call.status if status == "unknown" else status
@@ -499,7 +571,12 @@ class TraceBuilder:
         self.steps[number] = replace(call, output=output, status=status, seconds=seconds)
 
     def extend_call(
-        self, call_id: str, *, status: Status | None = None, output: str = "", seconds: float | None = None
+        self,
+        call_id: str,
+        *,
+        status: Status | None = None,
+        output: str = "",
+        seconds: float | None = None,
     ) -> None:
         """Add to a call what another line knows about it; the longer output wins."""
         if call_id in self._last:
@@ -515,11 +592,17 @@ class TraceBuilder:
     def add_arguments(self, text: str) -> None:
         """Add to the arguments of the latest call, if they arrive in pieces."""
         numbers = range(len(self.steps) - 1, -1, -1)
-        mine = (n for n in numbers if self.steps[n].kind == "tool" and self.steps[n].agent == self.subagent)
+        mine = (
+            n
+            for n in numbers
+            if self.steps[n].kind == "tool" and self.steps[n].agent == self.subagent
+        )
         if (number := next(mine, None)) is not None:
             begun = self.steps[number].arguments.get("input", "")
             self.use()
-            self.steps[number] = replace(self.steps[number], arguments=parse_arguments(f"{begun}{text}"))
+            self.steps[number] = replace(
+                self.steps[number], arguments=parse_arguments(f"{begun}{text}")
+            )
 
     def add_content(self, role: str, content: object, *, status: Status = "ok") -> None:
         """Add a message: text or blocks. `status` is that of results which do not say whether they are errors."""
@@ -535,12 +618,18 @@ class TraceBuilder:
                 self.add_text("thinking", block.text("thinking", "text", "think"))
             elif name in ("tool_use", "server_tool_use", "mcp_tool_use", "tool-call"):
                 arguments = block.get("input") if "input" in block else block.get("args")
-                self.add_call(block.text("id", "toolCallId"), block.text("name", "toolName"), arguments)
+                self.add_call(
+                    block.text("id", "toolCallId"), block.text("name", "toolName"), arguments
+                )
             elif name.endswith(("tool_result", "tool-result")):
                 is_error = block.get("is_error")
-                known: Status = status if is_error is None else "error" if is_error is True else "ok"
+                known: Status = (
+                    status if is_error is None else "error" if is_error is True else "ok"
+                )
                 result = block.get("content") if "content" in block else block.get("result")
-                self.add_result(block.text("tool_use_id", "toolCallId"), content_text(result), known)
+                self.add_result(
+                    block.text("tool_use_id", "toolCallId"), content_text(result), known
+                )
             else:
                 self.add_text(kind, block_text(block))
 
@@ -568,7 +657,9 @@ class TraceBuilder:
             self.warnings[-1] = f"in all, {self.malformed} lines could not be read and were skipped"
         self.steps = [_without_escapes(step) for step in self.steps]
         requests = [step for step in self.steps if step.kind == "user"]
-        goal = next((step.text for step in requests if not step.agent), requests[0].text if requests else "")
+        goal = next(
+            (step.text for step in requests if not step.agent), requests[0].text if requests else ""
+        )
         started = self.started or next((step.at for step in self.steps if step.at), "")
         started = started or date_in(self.title) or date_in(split_path(self.path)[0].name)
         return Trace(
@@ -596,7 +687,9 @@ class TraceBuilder:
 
 def _without_escapes(step: Step) -> Step:
     """Without what colors a terminal and moves its cursor."""
-    return replace(step, **{name: _unescape(getattr(step, name)) for name in ("text", "output", "arguments")})
+    return replace(
+        step, **{name: _unescape(getattr(step, name)) for name in ("text", "output", "arguments")}
+    )
 
 
 def _unescape(value: Any) -> Any:

@@ -32,12 +32,22 @@ class Session:
     @property
     def name(self) -> str:
         stem = Path(self.path.name.removesuffix(".zst")).stem
-        return next(name for name in (stem, *(each.name for each in self.path.parents)) if name not in SHARED_NAMES)
+        return next(
+            name
+            for name in (stem, *(each.name for each in self.path.parents))
+            if name not in SHARED_NAMES
+        )
 
 
 # By the name of the trace format, which is also what people type before `:last`.
-SESSION_AGENTS: dict[str, AgentSpec] = {spec.trace_format: spec for spec in AGENT_SPECS.values() if spec.session_files}
-_BY_NAME = {name: spec for spec in SESSION_AGENTS.values() for name in (spec.trace_format, spec.name, *spec.aliases)}
+SESSION_AGENTS: dict[str, AgentSpec] = {
+    spec.trace_format: spec for spec in AGENT_SPECS.values() if spec.session_files
+}
+_BY_NAME = {
+    name: spec
+    for spec in SESSION_AGENTS.values()
+    for name in (spec.trace_format, spec.name, *spec.aliases)
+}
 
 
 def find_sessions(agent: str = "", environment: Mapping[str, str] = os.environ) -> list[Session]:
@@ -65,7 +75,9 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
         if Path(name).exists() or Path(name).parent.is_file():
             return Path(name)
         if colon and len(agent) > 1 and not set(agent) & set("/\\."):
-            _find_agent(agent, f"Agents: {', '.join(SESSION_AGENTS)}; for example claude-code:last.")
+            _find_agent(
+                agent, f"Agents: {', '.join(SESSION_AGENTS)}; for example claude-code:last."
+            )
         hint = "Pass a file or AGENT:last. Run `upskill trace list` to see the sessions on this machine."
         raise UsageError(f"{name}: no such file", hint)
     spec = _find_agent(agent)
@@ -75,7 +87,9 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     if not sessions:
         raise UsageError(
             f"{spec.title} has no sessions in {spec.folder_in(environment)}",
-            f"Set {spec.folder_variable} if they are elsewhere." if spec.folder_variable else "Pass the file itself.",
+            f"Set {spec.folder_variable} if they are elsewhere."
+            if spec.folder_variable
+            else "Pass the file itself.",
         )
     if not fitting:
         raise UsageError(
@@ -85,10 +99,13 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     exact = [session for session in fitting if session.name == session_name]
     if not latest and not exact and len(fitting) > 1:
         raise UsageError(
-            f"{spec.title} has {len(fitting)} sessions that match {session_name!r}", "Pass more of the name."
+            f"{spec.title} has {len(fitting)} sessions that match {session_name!r}",
+            "Pass more of the name.",
         )
     known: Format = FORMATS.load(spec.trace_format)
-    by_people = (session for session in fitting if latest and known.is_main and known.is_main(session.path))
+    by_people = (
+        session for session in fitting if latest and known.is_main and known.is_main(session.path)
+    )
     return next(by_people, (exact or fitting)[0]).path
 
 
@@ -98,7 +115,9 @@ def _latest_in(folder: Path) -> Path:
     for spec in SESSION_AGENTS.values():
         known: Format = FORMATS.load(spec.trace_format)
         tails = {
-            pattern.split("/", skip)[-1] for pattern in spec.session_files for skip in range(pattern.count("/") + 1)
+            pattern.split("/", skip)[-1]
+            for pattern in spec.session_files
+            for skip in range(pattern.count("/") + 1)
         }
         paths = chain.from_iterable(folder.glob(tail) for tail in tails)
         if folder.parent.name == "message":  # opencode's, with the messages of one session
@@ -108,7 +127,9 @@ def _latest_in(folder: Path) -> Path:
                 if path.is_file() and known.detects(Sample.open(path)):
                     sessions.append((path.stat().st_mtime, path))
     if not sessions:
-        raise UsageError(f"{folder}: contains no sessions", "Run `upskill trace list` to see where sessions are.")
+        raise UsageError(
+            f"{folder}: contains no sessions", "Run `upskill trace list` to see where sessions are."
+        )
     return max(sessions)[1]
 
 
@@ -123,6 +144,8 @@ def _sessions_of(spec: AgentSpec, environment: Mapping[str, str]) -> Iterator[Se
     if not spec.session_database or not database.is_file():
         return
     known: Format = FORMATS.load(spec.trace_format)
-    with suppress(UsageError):  # another program's file, or an unknown version: its sessions can still be exported
+    with suppress(
+        UsageError
+    ):  # another program's file, or an unknown version: its sessions can still be exported
         for session_id, changed in known.sessions(database) if known.sessions else ():
             yield Session(spec.trace_format, database / session_id, changed)

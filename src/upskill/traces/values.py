@@ -11,10 +11,15 @@ from typing import Any
 from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_empty
 from upskill.traces import Status, Usage
 
-_DATE = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d)(?:[ _T](\d\d)[-:.]?(\d\d)(?:[-:.]?(\d\d))?(Z?))?(?!\d)")
+_DATE = re.compile(
+    r"(?<!\d)(\d{4}-\d\d-\d\d)(?:[ _T](\d\d)[-:.]?(\d\d)(?:[-:.]?(\d\d))?(Z?))?(?!\d)"
+)
 _FAILED = re.compile(r"^(?:FAILED|ERROR|[Ee]rror:)(?!\w|\W*(?:0|none)\b)", re.M)
 _SHOWS = re.compile(r"(?:sudo )?(?:cat|less|more|head|tail|grep|rg|awk|sed|journalctl)\b")
-_EXIT = re.compile(r"^(?:Process exited with code|Exit code:?|\(?exit (?:code|status):?) (-?\d+)\)?\s*$", re.M | re.I)
+_EXIT = re.compile(
+    r"^(?:Process exited with code|Exit code:?|\(?exit (?:code|status):?) (-?\d+)\)?\s*$",
+    re.M | re.I,
+)
 
 
 class Row(dict[str, Any]):
@@ -59,10 +64,17 @@ def float_or_none(value: object) -> float | None:
 
 
 def read_usage(
-    row: Row, sent: str, received: str, cached: str = "", reasoning: str = "", cost: float | None = None
+    row: Row,
+    sent: str,
+    received: str,
+    cached: str = "",
+    reasoning: str = "",
+    cost: float | None = None,
 ) -> Usage:
     """Tokens by the names of their fields; several names, separated by spaces, are added up."""
-    return Usage(row.count(sent), row.count(received), row.count(cached), row.count(reasoning), cost)
+    return Usage(
+        row.count(sent), row.count(received), row.count(cached), row.count(reasoning), cost
+    )
 
 
 def anthropic_usage(row: Row, cost: float | None = None) -> Usage:
@@ -102,7 +114,11 @@ def kind_of(record: object) -> str:
     kind = row.text("type", "kind", "role", "action", "observation", "record_type")
     inner = row.child("payload", "message", "attachment", "event", "item", "part", "msg", "data")
     blocks = [as_row(block).text("type") for block in inner.array("content")]
-    detail = "+".join(dict.fromkeys(filter(None, blocks))) or inner.text("type", "role") or row.text("subtype")
+    detail = (
+        "+".join(dict.fromkeys(filter(None, blocks)))
+        or inner.text("type", "role")
+        or row.text("subtype")
+    )
     name = f"{kind}/{detail}" if detail not in ("", kind) else kind
     name = name or (f"object with {', '.join(list(row)[:3])}" if row else type(record).__name__)
     return re.sub(r"[^\w.$,+/ -]", "?", name)[:60]
@@ -116,7 +132,9 @@ def content_text(value: object) -> str:
         return ""
     blocks = as_list(value)
     if blocks is not None and all(isinstance(block, str) or _is_block(block) for block in blocks):
-        return "\n".join(block if isinstance(block, str) else block_text(as_row(block)) for block in blocks)
+        return "\n".join(
+            block if isinstance(block, str) else block_text(as_row(block)) for block in blocks
+        )
     if _is_block(value):
         return block_text(as_row(value))
     return json.dumps(value, ensure_ascii=False, default=str)
@@ -124,7 +142,9 @@ def content_text(value: object) -> str:
 
 def _is_block(value: object) -> bool:
     block = dict_or_empty(value)
-    return isinstance(block.get("type"), str) or (isinstance(block.get("text"), str) and len(block) == 1)
+    return isinstance(block.get("type"), str) or (
+        isinstance(block.get("text"), str) and len(block) == 1
+    )
 
 
 def block_text(block: Row) -> str:
@@ -134,7 +154,16 @@ def block_text(block: Row) -> str:
     if isinstance(block.get("content"), (str, list)):
         return content_text(block["content"])
     kind = block.text("type")
-    if kind in ("image", "image_url", "input_image", "document", "file", "input_file", "audio", "input_audio"):
+    if kind in (
+        "image",
+        "image_url",
+        "input_image",
+        "document",
+        "file",
+        "input_file",
+        "audio",
+        "input_audio",
+    ):
         return f"[{kind}]"
     return json.dumps(block, ensure_ascii=False, default=str)
 
@@ -151,7 +180,9 @@ def parse_arguments(value: object) -> dict[str, Any]:
 
 def seconds_between(begin: str, end: str) -> float | None:
     try:
-        seconds = datetime.fromisoformat(end).timestamp() - datetime.fromisoformat(begin).timestamp()
+        seconds = (
+            datetime.fromisoformat(end).timestamp() - datetime.fromisoformat(begin).timestamp()
+        )
     except (ValueError, OverflowError, OSError):
         return None
     return round(seconds, 3) if seconds >= 0 else None
@@ -159,7 +190,9 @@ def seconds_between(begin: str, end: str) -> float | None:
 
 def date_in(text: str) -> str:
     """The first date with a time in a title or a file name, else the first: `… (2025-06-18 16:25Z)`."""
-    for day, hour, minute, second, zone in sorted(_DATE.findall(text), key=lambda date: not date[1]):
+    for day, hour, minute, second, zone in sorted(
+        _DATE.findall(text), key=lambda date: not date[1]
+    ):
         date = f"{day}T{hour or '00'}:{minute or '00'}:{second or '00'}{zone}"
         with suppress(ValueError):
             datetime.fromisoformat(date)
@@ -171,7 +204,11 @@ def iso_time(milliseconds: object) -> str:
     """A time in milliseconds since 1970 as the other formats write it."""
     value = float_or_none(milliseconds)
     try:
-        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds") if value else ""
+        return (
+            datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+            if value
+            else ""
+        )
     except (ValueError, OverflowError, OSError):
         return ""
 
@@ -179,13 +216,21 @@ def iso_time(milliseconds: object) -> str:
 def continue_command(command: str, line: str) -> str:
     """A command that ends in a backslash, with the line that continues it; empty for every other command."""
     begun = command.rstrip()
-    return f"{begun[:-1].rstrip()} {line.removeprefix('>').strip()}" if begun.endswith((" \\", "\t\\")) else ""
+    return (
+        f"{begun[:-1].rstrip()} {line.removeprefix('>').strip()}"
+        if begun.endswith((" \\", "\t\\"))
+        else ""
+    )
 
 
 def typed_status(command: str, output: str) -> Status:
     """How a command ended that somebody typed, by what it printed; one that shows a file says nothing about itself."""
     status = exit_status(output)
-    return "error" if status == "unknown" and not _SHOWS.match(command) and _FAILED.search(output) else status
+    return (
+        "error"
+        if status == "unknown" and not _SHOWS.match(command) and _FAILED.search(output)
+        else status
+    )
 
 
 def status_of(outcome: object) -> Status:

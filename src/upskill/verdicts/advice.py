@@ -29,7 +29,9 @@ from upskill.verdicts.verdict import (
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
 _NOT_RUN = (ERRORS, ISOLATION, UNFINISHED)
 UNREACHABLE = 100_000  # cases: nobody writes so many
-LOW_ACTIVATION = 0.5  # activated less often, a skill without effect may only need a better description
+LOW_ACTIVATION = (
+    0.5  # activated less often, a skill without effect may only need a better description
+)
 NOT_ISOLATED = "The arms were not isolated, so this run's numbers mean nothing."
 INVALID = f"INVALID: the{NOT_ISOLATED.removeprefix('The')}"
 
@@ -41,11 +43,20 @@ def signed_points(share: float) -> str:
     return "0" if abs(share) < 0.00005 else "just above 0" if share > 0 else "just below 0"
 
 
-def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_these: str = "") -> str:
+def decision_in_words(
+    decision: str, reason: str, replayed: str | None = "", on_these: str = ""
+) -> str:
     """For tables and pictures: the decision, what prevents it, the one on these cases, and whether it is replayed."""
     if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH, USED):
         return f"{reason}{' (replayed)' if replayed else ''}"
-    more = next((f" ({word})" for word in ("errors", "disputed") if decision == "undecided" and word in reason), "")
+    more = next(
+        (
+            f" ({word})"
+            for word in ("errors", "disputed")
+            if decision == "undecided" and word in reason
+        ),
+        "",
+    )
     if decision == "undecided" and on_these not in ("", decision):
         more = f"; {on_these} on these cases"
     return f"{decision}{more}{' (replayed)' if replayed else ''}"
@@ -63,16 +74,24 @@ def lift_in_words(verdict: Verdict) -> str:
 _CLAIMS: dict[Decision, tuple[str, str]] = {
     "helps": ("{skill} helps {model}", "{skill} is better than the reference skill with {model}"),
     "hurts": ("{skill} hurts {model}", "{skill} is worse than the reference skill with {model}"),
-    "saves": ("{model} passes as often as without it", "{model} passes as often as with the reference skill"),
+    "saves": (
+        "{model} passes as often as without it",
+        "{model} passes as often as with the reference skill",
+    ),
     "no effect": (
         "{skill} has no effect on {model}",
         "{skill} is no better or worse than the reference skill with {model}",
     ),
-    "undecided": ("{skill} helps {model}", "{skill} is better than the reference skill with {model}"),
+    "undecided": (
+        "{skill} helps {model}",
+        "{skill} is better than the reference skill with {model}",
+    ),
 }
 
 
-def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, has_reference: bool = False) -> str:
+def conclude(
+    verdict: Verdict, skill: str = "it", model: str = "this model", *, has_reference: bool = False
+) -> str:
     """`has_reference`: the skill is compared with a reference skill."""
     claim = _CLAIMS[verdict.decision][has_reference].format(skill=skill, model=model)
     if verdict.differs_on_these_cases:
@@ -92,7 +111,9 @@ def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, 
     return sentence[0].upper() + sentence[1:] if skill == "it" else sentence
 
 
-def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_reference: bool) -> str:
+def _conclude_on_these_cases(
+    verdict: Verdict, skill: str, model: str, *, has_reference: bool
+) -> str:
     """Both answers if they differ: on exactly these cases, and on tasks like these."""
     these = verdict.these_cases
     assert these is not None
@@ -111,7 +132,9 @@ def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_re
         return f"{on_these}; one case says nothing about other tasks."
     needed = verdict.evidence_needed
     enough = (
-        f"; about {verdict.cases + needed.cases:,} in all would do" if needed and needed.cases < UNREACHABLE else ""
+        f"; about {verdict.cases + needed.cases:,} in all would do"
+        if needed and needed.cases < UNREACHABLE
+        else ""
     )
     return f"{on_these}; too few cases to say more{enough}."
 
@@ -151,24 +174,36 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
 
 
 def _errored(verdict: Verdict) -> str:
-    arm = max((verdict.baseline, verdict.skill), key=lambda arm: arm.errored / max(1, arm.scored + arm.errored))
+    arm = max(
+        (verdict.baseline, verdict.skill),
+        key=lambda arm: arm.errored / max(1, arm.scored + arm.errored),
+    )
     trials = counted(arm.scored + arm.errored, "trial")
     return f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'in the baseline'} errored"
 
 
 def is_too_weak(verdict: Verdict) -> bool:
     """Whether a stronger student is the next step: this one gains nothing or is undecided, and fails often."""
-    open_or_nothing = verdict.decision in ("undecided", "no effect") and verdict.reason not in (*_NOT_RUN, LOOK_UP)
+    open_or_nothing = verdict.decision in ("undecided", "no effect") and verdict.reason not in (
+        *_NOT_RUN,
+        LOOK_UP,
+    )
     return open_or_nothing and (verdict.skill.pass_rate or 0.0) < GOOD_PASS_RATE
 
 
-def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False) -> str:
+def advise(
+    verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False
+) -> str:
     """Empty if there is nothing to do."""
     failing = f"Cases tagged {', '.join(failing_tags)} still fail." if failing_tags else ""
     reject = "Keep the reference skill" if has_reference else "Do not use it with this model"
     if verdict.decision == "helps":
         rate = verdict.skill.pass_rate or 0.0
-        return (failing or ("Many cases still fail." if rate < 0.5 else "")) if rate < GOOD_PASS_RATE else ""
+        return (
+            (failing or ("Many cases still fail." if rate < 0.5 else ""))
+            if rate < GOOD_PASS_RATE
+            else ""
+        )
     if verdict.decision == "saves":
         return ""
     if verdict.decision == "hurts":
@@ -180,7 +215,11 @@ def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference:
         rarely_activated = f"Improve its description: {activated}."
     if verdict.decision == "no effect":
         savings = verdict.token_savings
-        costs = f": it takes {-savings:.0%} more tokens" if savings is not None and savings < -0.005 else ""
+        costs = (
+            f": it takes {-savings:.0%} more tokens"
+            if savings is not None and savings < -0.005
+            else ""
+        )
         return " ".join(filter(None, (f"{reject}{costs}.", rarely_activated or failing)))
     if verdict.reason == LOOK_UP:
         return (
@@ -190,10 +229,16 @@ def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference:
     if verdict.reason == UNTESTED:
         return "Generate it from a source (--from), or add your own cases with --tests."
     more = _advise_evidence(verdict)
-    return f"{rarely_activated} {more}" if rarely_activated and verdict.evidence_needed is not None else more
+    return (
+        f"{rarely_activated} {more}"
+        if rarely_activated and verdict.evidence_needed is not None
+        else more
+    )
 
 
-def with_advice(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False) -> Verdict:
+def with_advice(
+    verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False
+) -> Verdict:
     advice = advise(verdict, failing_tags, has_reference=has_reference)
     conclusion = conclude(verdict, has_reference=has_reference)
     return replace(verdict, advice=advice, recommendation=f"{conclusion} {advice}".rstrip())
@@ -211,7 +256,9 @@ def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
     return replace(withheld, recommendation=f"{conclude(withheld)} {advice}")
 
 
-def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3) -> list[str]:
+def failing_tags(
+    skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3
+) -> list[str]:
     """The tags whose cases pass less than half the time with the skill, worst first."""
     passed, tried = Counter[str](), Counter[str]()
     for trial in skill.scored:
@@ -239,7 +286,10 @@ def _advise_evidence(verdict: Verdict) -> str:
     if verdict.reason == UNFINISHED:
         return "Run the same command to continue." if verdict.progress else "Finish the run first."
     if verdict.missing is not None and verdict.missing.changes_decision:
-        low, high = signed_points(verdict.missing.worst.low), signed_points(verdict.missing.best.high)
+        low, high = (
+            signed_points(verdict.missing.worst.low),
+            signed_points(verdict.missing.best.high),
+        )
         # A trial that was drawn again stays so, however often the same command is run.
         again = "and run again with --fresh" if verdict.redrawn else "and run again"
         repair = f"Fix the errors {again}: they could explain it."

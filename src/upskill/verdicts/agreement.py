@@ -27,7 +27,9 @@ class Agreement:
     only_person: int  # the person calls it right, the check fails it
     only_check: int  # the check passes it, the person calls it wrong
     both_fail: int
-    kappa: float | None  # None: one rating is too few; or both always say the same one thing, as chance alone would
+    kappa: (
+        float | None
+    )  # None: one rating is too few; or both always say the same one thing, as chance alone would
     interval: tuple[float, float] | None  # None: fewer than two ratings
     cases: int
 

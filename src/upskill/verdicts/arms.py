@@ -60,7 +60,9 @@ class ArmSummary:
     turns: float | None  # of the model, per trial; None: not known
     tool_calls: float | None  # per trial
     tool_errors: float | None  # share of the tool calls; None where there was none
-    activated: int | None  # trials that activated the skill they were offered; None where none was offered
+    activated: (
+        int | None
+    )  # trials that activated the skill they were offered; None where none was offered
     # Trials without an answer that could pass, by what was wrong with it; and passed ones that are verbose.
     causes: Mapping[Cause, int]
 
@@ -96,7 +98,9 @@ class Pairs:
 
     cases: list[str]  # of each pair
     units: list[str]  # of each pair, its case, or the first of the cases that ask nearly the same
-    rounds: list[int]  # of each pair, the index of its seed among all seeds of its case, errored ones included
+    rounds: list[
+        int
+    ]  # of each pair, the index of its seed among all seeds of its case, errored ones included
     before: list[Outcome]
     after: list[Outcome]
 
@@ -104,7 +108,9 @@ class Pairs:
         return len(self.cases)
 
     def column(self, read: Callable[[Outcome], float], *, after: bool) -> statistics.Floats:
-        return np.fromiter(map(read, self.after if after else self.before), dtype=np.float64, count=len(self))
+        return np.fromiter(
+            map(read, self.after if after else self.before), dtype=np.float64, count=len(self)
+        )
 
     @property
     def differences(self) -> statistics.Floats:
@@ -124,7 +130,11 @@ class Pairs:
         by_case: dict[str, list[int]] = {}
         for case, trial in zip(self.cases, trials, strict=True):
             by_case.setdefault(case, []).append(trial.answer)
-        alike = {case for case, answers in by_case.items() if len(answers) > 1 and len({*answers} - {0}) == 1}
+        alike = {
+            case
+            for case, answers in by_case.items()
+            if len(answers) > 1 and len({*answers} - {0}) == 1
+        }
         if 2 * len(alike) < len(by_case):
             alike = set[str]()
         keys = [(unit, trial.answer) for unit, trial in zip(self.units, trials, strict=True)]
@@ -137,7 +147,9 @@ class Pairs:
     @property
     def copies(self) -> set[str]:
         """Cases in which an arm repeats an answer."""
-        arms = zip(self.cases, self.same_answers(after=False), self.same_answers(after=True), strict=True)
+        arms = zip(
+            self.cases, self.same_answers(after=False), self.same_answers(after=True), strict=True
+        )
         return {case for case, before, after in arms if max(before, after) > 1}
 
     def draws(self, *, after: bool) -> statistics.Floats:
@@ -159,7 +171,11 @@ class Pairs:
         usual = Counter(name for *names, _ in named for name in names).most_common(1)[0][0]
         more = [(after == usual) - (before == usual) for before, after, _ in named]
         apart = {before for before, *_ in named}.isdisjoint(after for _, after, _ in named)
-        return apart or statistics.sign_flip_p_value(more, [unit for *_, unit in named]) <= SNAPSHOTS_BY_CHANCE
+        return (
+            apart
+            or statistics.sign_flip_p_value(more, [unit for *_, unit in named])
+            <= SNAPSHOTS_BY_CHANCE
+        )
 
     def where(self, *, activated: bool) -> Pairs:
         chosen = [trial.activated is activated for trial in self.after]
@@ -167,7 +183,13 @@ class Pairs:
         def pick(column: list[T]) -> list[T]:
             return list(compress(column, chosen))
 
-        return Pairs(pick(self.cases), pick(self.units), pick(self.rounds), pick(self.before), pick(self.after))
+        return Pairs(
+            pick(self.cases),
+            pick(self.units),
+            pick(self.rounds),
+            pick(self.before),
+            pick(self.after),
+        )
 
 
 def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
@@ -183,14 +205,21 @@ def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
     return arms
 
 
-def pair_arms(before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] | None = None) -> Pairs:
+def pair_arms(
+    before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] | None = None
+) -> Pairs:
     """`twins` names for a case the first of those that ask nearly the same."""
     pairs, twins = Pairs([], [], [], [], []), twins or {}
     case, index = None, 0
     for key in sorted(before.trials.keys() | after.trials.keys()):
         case, index = key[0], index + 1 if key[0] == case else 0
         first, second = before.trials.get(key), after.trials.get(key)
-        if first is not None and second is not None and first.passed is not None and second.passed is not None:
+        if (
+            first is not None
+            and second is not None
+            and first.passed is not None
+            and second.passed is not None
+        ):
             pairs.cases.append(case)
             pairs.units.append(twins.get(case, case))
             pairs.rounds.append(index)
@@ -199,7 +228,9 @@ def pair_arms(before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] 
     return pairs
 
 
-def summarize_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | None = None) -> ArmSummary:
+def summarize_arm(
+    arm: ArmOutcomes, level: float, twins: Mapping[str, str] | None = None
+) -> ArmSummary:
     scored = sorted(arm.scored, key=attrgetter("case", "seed"))
     passes = sum(1 for trial in scored if trial.passed)
     costs = [trial.cost_usd for trial in scored]
@@ -236,7 +267,9 @@ def share_interval(
     """Wilson's, on the effective number of trials: runs of one case resemble each other."""
     units = [(twins or {}).get(trial.case, trial.case) for trial in trials]
     effective = statistics.effective_trials(values, units) if trials else 0.0
-    return statistics.wilson_interval(sum(values) / len(values) * effective if values else 0.0, effective, level=level)
+    return statistics.wilson_interval(
+        sum(values) / len(values) * effective if values else 0.0, effective, level=level
+    )
 
 
 # Missing trials errored, or were run in the other arm alone. They may not be missing at random: a skill that turns
@@ -287,35 +320,57 @@ def fill_in(
     shortest = min(scored, key=total_tokens, default=None)
     stand_ins = (shortest, longest) if against_skill else (longest, shortest)
     return pair_arms(
-        _filled(before, after, stand_ins[0], passed=against_skill, redrawn=both_arms or not against_skill),
-        _filled(after, before, stand_ins[1], passed=not against_skill, redrawn=both_arms or against_skill),
+        _filled(
+            before,
+            after,
+            stand_ins[0],
+            passed=against_skill,
+            redrawn=both_arms or not against_skill,
+        ),
+        _filled(
+            after,
+            before,
+            stand_ins[1],
+            passed=not against_skill,
+            redrawn=both_arms or against_skill,
+        ),
         twins,
     )
 
 
-def p_value_of_difference(before: ArmOutcomes, after: ArmOutcomes, counts: Callable[[Outcome], bool]) -> float:
+def p_value_of_difference(
+    before: ArmOutcomes, after: ArmOutcomes, counts: Callable[[Outcome], bool]
+) -> float:
     """The exact two-sided p-value of "as many trials of both arms do this", flipping the sign of whole cases."""
     keys = sorted(before.trials.keys() & after.trials.keys())
     more = [int(counts(after.trials[key])) - int(counts(before.trials[key])) for key in keys]
     return statistics.sign_flip_p_value(more, [case for case, _ in keys]) if keys else 1.0
 
 
-def bounds_of_share(arm: ArmOutcomes, other: ArmOutcomes, level: float, twins: Mapping[str, str]) -> Interval:
+def bounds_of_share(
+    arm: ArmOutcomes, other: ArmOutcomes, level: float, twins: Mapping[str, str]
+) -> Interval:
     """The interval of the pass rate, whatever missing and redrawn trials would have shown."""
     ends: list[Interval] = []
     for passes in (False, True):
-        filled = _filled(arm, other, next(iter(arm.trials.values()), None), passed=passes, redrawn=True)
+        filled = _filled(
+            arm, other, next(iter(arm.trials.values()), None), passed=passes, redrawn=True
+        )
         trials = sorted(filled.trials.values(), key=attrgetter("case", "seed"))
         ends.append(share_interval([bool(trial.passed) for trial in trials], trials, level, twins))
     return ends[0][0], ends[1][1]
 
 
-def _filled(arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passed: bool, redrawn: bool) -> ArmOutcomes:
+def _filled(
+    arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passed: bool, redrawn: bool
+) -> ArmOutcomes:
     def stand_in(trial: Outcome) -> Outcome:
         if like is None:
             return trial
         tokens = {"input_tokens": like.input_tokens, "output_tokens": like.output_tokens}
-        return replace(trial, arm=arm.name, passed=passed, cost_usd=like.cost_usd, answer=0, **tokens)
+        return replace(
+            trial, arm=arm.name, passed=passed, cost_usd=like.cost_usd, answer=0, **tokens
+        )
 
     def is_missing(trial: Outcome) -> bool:
         return trial.passed is None or (redrawn and trial.redraws > 0)
@@ -323,7 +378,10 @@ def _filled(arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passe
     def settled(trial: Outcome) -> Outcome:
         return replace(trial, passed=passed) if trial.cause == "disputed" else trial
 
-    known = {key: stand_in(trial) if is_missing(trial) else settled(trial) for key, trial in arm.trials.items()}
+    known = {
+        key: stand_in(trial) if is_missing(trial) else settled(trial)
+        for key, trial in arm.trials.items()
+    }
     never_run = {key: stand_in(trial) for key, trial in other.trials.items() if key not in known}
     return ArmOutcomes(arm.name, known | never_run)
 

@@ -38,7 +38,11 @@ def list_choices(
             if summary.pass_rate is not None:
                 cost = None if summary.cost_usd is None else summary.cost_usd / summary.scored
                 rate, interval = summary.pass_rate, summary.interval
-                choices.append(Choice(model, arm.name, summary.scored, rate, interval, cost, summary.cost_per_pass))
+                choices.append(
+                    Choice(
+                        model, arm.name, summary.scored, rate, interval, cost, summary.cost_per_pass
+                    )
+                )
     return tuple(sorted(choices, key=_cheapest_first))
 
 
@@ -51,11 +55,17 @@ def pareto(choices: Iterable[Choice]) -> tuple[Choice, ...]:
     """Those with a price that no other beats on both cost per task and pass rate, cheapest first."""
     front: list[Choice] = []
     for choice in sorted(choices, key=_cheapest_first):
-        if choice.cost_per_task is not None and (not front or choice.pass_rate > front[-1].pass_rate):
+        if choice.cost_per_task is not None and (
+            not front or choice.pass_rate > front[-1].pass_rate
+        ):
             front.append(choice)
     return tuple(front)
 
 
 def cheapest(choices: Iterable[Choice], target: float) -> Choice | None:
-    able = [choice for choice in choices if choice.cost_per_task is not None and choice.pass_rate >= target]
+    able = [
+        choice
+        for choice in choices
+        if choice.cost_per_task is not None and choice.pass_rate >= target
+    ]
     return min(able, key=_cheapest_first, default=None)

@@ -53,7 +53,9 @@ from upskill.verdicts.verdict import (
     VerdictOptions,
 )
 
-EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the last look has the rest
+EARLY_ALPHA_SHARE = (
+    0.4  # of the error, for looks before the planned end; the last look has the rest
+)
 
 
 def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None = None) -> Verdict:
@@ -61,23 +63,32 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     rows = list(outcomes)
     models = sorted({row.model for row in rows})
     if len(models) > 1:
-        raise ValueError(f"a verdict covers one model, but these outcomes come from {', '.join(models)}")
+        raise ValueError(
+            f"a verdict covers one model, but these outcomes come from {', '.join(models)}"
+        )
     by_name = by_arm(rows)
     baseline, skill = (by_name.get(name, ArmOutcomes(name, {})) for name in ("baseline", "skill"))
     pairs = pair_arms(baseline, skill, options.twins)
-    baseline_summary, skill_summary = (summarize_arm(arm, options.level, options.twins) for arm in (baseline, skill))
+    baseline_summary, skill_summary = (
+        summarize_arm(arm, options.level, options.twins) for arm in (baseline, skill)
+    )
     level = level_of(options)
     lift, p_value = _weigh_lift(pairs, options, level) if pairs else (None, None)
     tokens = _change(pairs, arms.total_tokens, level)
     saving = _proven_saving(pairs, options, level)
-    unpaired = len(baseline.trials.keys() ^ skill.trials.keys())  # pairs with a trial that was never run
+    unpaired = len(
+        baseline.trials.keys() ^ skill.trials.keys()
+    )  # pairs with a trial that was never run
     is_unfinished = unpaired > MAX_ERROR_RATE * len(baseline.trials.keys() | skill.trials.keys())
     obstacle = ""
     if options.isolation_broken or any(row.leaked for row in rows):
         obstacle = ISOLATION
     elif pairs.answered_by_different_models:
         obstacle = SNAPSHOTS
-    elif any(arm.errored > MAX_ERROR_RATE * (arm.scored + arm.errored) for arm in (baseline_summary, skill_summary)):
+    elif any(
+        arm.errored > MAX_ERROR_RATE * (arm.scored + arm.errored)
+        for arm in (baseline_summary, skill_summary)
+    ):
         obstacle = ERRORS
     elif pairs and is_unfinished:
         obstacle = UNFINISHED
@@ -94,7 +105,10 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         if pairs and is_incomplete:
             missing = _weigh_missing(baseline, skill, decision, options, level, weigh)
             if missing.changes_decision:
-                decision, reason = "undecided", DISPUTED if disputed > missed else ERRORS_COULD_EXPLAIN
+                decision, reason = (
+                    "undecided",
+                    DISPUTED if disputed > missed else ERRORS_COULD_EXPLAIN,
+                )
         return decision, reason, missing
 
     decision, reason, missing = decide(_weigh_lift, lift)
@@ -103,11 +117,17 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     these_cases = None
     if pairs and options.both_scopes:
         on_these, _ = _weigh_these_cases(pairs, options, level)
-        these_cases = OnTheseCases(on_these, *decide(_weigh_these_cases, on_these), len(pairs.copies))
+        these_cases = OnTheseCases(
+            on_these, *decide(_weigh_these_cases, on_these), len(pairs.copies)
+        )
     needed = None
     if decision == "undecided" and pairs and reason not in NO_EVIDENCE_NEEDED:
         needed = evidence_needed(
-            pairs.differences, pairs.units, margin=options.margin, level=level, anytime=options.anytime
+            pairs.differences,
+            pairs.units,
+            margin=options.margin,
+            level=level,
+            anytime=options.anytime,
         )
     costs = baseline_summary.cost_per_pass, skill_summary.cost_per_pass
     saved = costs[0] - costs[1] if costs[0] is not None and costs[1] is not None else 0.0
@@ -133,7 +153,9 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         reason=reason,
         evidence_needed=needed,
         recommendation="",
-        break_even=options.making_cost / saved if options.making_cost is not None and saved > 0 else None,
+        break_even=options.making_cost / saved
+        if options.making_cost is not None and saved > 0
+        else None,
         controls=_controls(by_name, options),
         anytime=options.anytime,
         activation=_activation(skill, pairs, level, options.twins),
@@ -143,7 +165,9 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         replayed=options.replayed,
         these_cases=these_cases,
     )
-    return with_advice(verdict, failing_tags(skill, options.tags), has_reference=options.has_reference)
+    return with_advice(
+        verdict, failing_tags(skill, options.tags), has_reference=options.has_reference
+    )
 
 
 def level_of(options: VerdictOptions) -> float:
@@ -180,11 +204,18 @@ class _Findings:
         }[decision]
 
 
-_Weigh = Callable[[Pairs, VerdictOptions, float], tuple[Estimate, float | None]]  # the lift, and its p-value
+_Weigh = Callable[
+    [Pairs, VerdictOptions, float], tuple[Estimate, float | None]
+]  # the lift, and its p-value
 
 
 def _weigh_missing(
-    baseline: ArmOutcomes, skill: ArmOutcomes, decision: Decision, options: VerdictOptions, level: float, weigh: _Weigh
+    baseline: ArmOutcomes,
+    skill: ArmOutcomes,
+    decision: Decision,
+    options: VerdictOptions,
+    level: float,
+    weigh: _Weigh,
 ) -> Missing:
     """What missing, redrawn and disputed trials may hide.
 
@@ -198,13 +229,19 @@ def _weigh_missing(
     holds = True
     for against_skill in (True, False):
         one, both = (
-            fill_in(baseline, skill, options.twins, against_skill=against_skill, both_arms=both_arms)
+            fill_in(
+                baseline, skill, options.twins, against_skill=against_skill, both_arms=both_arms
+            )
             for both_arms in (False, True)
         )
         first, second = weigh(one, options, level)[0], weigh(both, options, both_level)[0]
         for lift, pairs, at in ((first, one, level), (second, both, both_level)):
-            holds = holds and _Findings(lift, _proven_saving(pairs, options, at), options.margin).support(decision)
-        lifts.append(Estimate(second.value, min(first.low, second.low), max(first.high, second.high), level))
+            holds = holds and _Findings(
+                lift, _proven_saving(pairs, options, at), options.margin
+            ).support(decision)
+        lifts.append(
+            Estimate(second.value, min(first.low, second.low), max(first.high, second.high), level)
+        )
     worst, best = lifts
     errors = p_value_of_difference(baseline, skill, lambda trial: trial.passed is None)
     redraws = p_value_of_difference(baseline, skill, lambda trial: trial.redraws > 0)
@@ -212,7 +249,11 @@ def _weigh_missing(
 
 
 def _limits(
-    baseline: ArmOutcomes, skill: ArmOutcomes, missing: Missing | None, options: VerdictOptions, level: float
+    baseline: ArmOutcomes,
+    skill: ArmOutcomes,
+    missing: Missing | None,
+    options: VerdictOptions,
+    level: float,
 ) -> dict[str, Interval]:
     """The interval of each quantity that can be required, whatever missing and redrawn trials would have shown."""
     limits = {"pass_rate": bounds_of_share(skill, baseline, options.level, options.twins)}
@@ -246,11 +287,15 @@ def _weigh_lift(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Es
     lift = statistics.paired_lift(pairs.differences, pairs.units, level=level)
     if options.anytime is None:
         return lift, statistics.sign_flip_p_value(pairs.differences, pairs.units)
-    (low, high), p_value = _sequential_bounds(pairs, pairs.differences, options.anytime, options, level)
+    (low, high), p_value = _sequential_bounds(
+        pairs, pairs.differences, options.anytime, options, level
+    )
     return Estimate(lift.value, low, high, level), p_value
 
 
-def _weigh_these_cases(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Estimate, None]:
+def _weigh_these_cases(
+    pairs: Pairs, options: VerdictOptions, level: float
+) -> tuple[Estimate, None]:
     draws = pairs.draws(after=False), pairs.draws(after=True)
     results = pairs.column(arms.passed, after=False), pairs.column(arms.passed, after=True)
     if options.anytime is None:
@@ -261,7 +306,11 @@ def _weigh_these_cases(pairs: Pairs, options: VerdictOptions, level: float) -> t
 
 
 def _sequential_bounds(
-    pairs: Pairs, differences: statistics.Floats, scope: Scope, options: VerdictOptions, level: float
+    pairs: Pairs,
+    differences: statistics.Floats,
+    scope: Scope,
+    options: VerdictOptions,
+    level: float,
 ) -> tuple[Interval, float]:
     """Before a planned end, all looks together keep to the error."""
     running = replay_rounds(pairs, differences, scope)
@@ -273,7 +322,9 @@ def _sequential_bounds(
     if options.stopping_point == "last":
         last = statistics.paired_lift(differences, pairs.units, level=1.0 - (1.0 - early) * alpha)
         low, high = max(low, min(last.low, high)), min(high, max(last.high, low))
-        p_value = min(p_value, statistics.sign_flip_p_value(differences, pairs.units) / (1.0 - early))
+        p_value = min(
+            p_value, statistics.sign_flip_p_value(differences, pairs.units) / (1.0 - early)
+        )
     return (low, high), p_value
 
 
@@ -283,7 +334,9 @@ def replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequ
     by_round: dict[int, dict[str, list[float]]] = {}
     copies = pairs.copies if scope == "suite" else ()
     seen: set[str] = set()
-    for case, unit, number, value in zip(pairs.cases, pairs.units, pairs.rounds, values.tolist(), strict=True):
+    for case, unit, number, value in zip(
+        pairs.cases, pairs.units, pairs.rounds, values.tolist(), strict=True
+    ):
         is_known = case not in copies or case not in seen
         seen.add(case)
         by_round.setdefault(number, {}).setdefault(unit, []).append(value if is_known else math.nan)
@@ -308,13 +361,18 @@ def _cost_per_pass_ratio(pairs: Pairs, level: float) -> Estimate | None:
     if not pairs or math.isnan(before.sum() + after.sum()) or not (before.sum() and after.sum()):
         return None
     passed = pairs.column(arms.passed, after=False), pairs.column(arms.passed, after=True)
-    ratio = statistics.cost_per_pass_ratio(before, passed[0], after, passed[1], pairs.units, level=level)
+    ratio = statistics.cost_per_pass_ratio(
+        before, passed[0], after, passed[1], pairs.units, level=level
+    )
     return None if math.isnan(ratio.value) else ratio
 
 
-def _activation(skill: ArmOutcomes, pairs: Pairs, level: float, twins: Mapping[str, str]) -> Activation | None:
+def _activation(
+    skill: ArmOutcomes, pairs: Pairs, level: float, twins: Mapping[str, str]
+) -> Activation | None:
     offered = sorted(
-        (trial for trial in skill.scored if trial.activated is not None), key=lambda trial: (trial.case, trial.seed)
+        (trial for trial in skill.scored if trial.activated is not None),
+        key=lambda trial: (trial.case, trial.seed),
     )
     if not offered:
         return None
@@ -340,18 +398,27 @@ def _controls(by_name: Mapping[str, ArmOutcomes], options: VerdictOptions) -> Co
         if after not in by_name or before not in by_name:
             return None
         pairs = pair_arms(by_name[before], by_name[after], options.twins)
-        return statistics.paired_lift(pairs.differences, pairs.units, level=options.level) if pairs else None
+        return (
+            statistics.paired_lift(pairs.differences, pairs.units, level=options.level)
+            if pairs
+            else None
+        )
 
     if not {"placebo", "baseline_repeat"} & by_name.keys():
         return None
-    return Controls(lift("skill", "placebo"), lift("placebo", "baseline"), lift("baseline_repeat", "baseline"))
+    return Controls(
+        lift("skill", "placebo"), lift("placebo", "baseline"), lift("baseline_repeat", "baseline")
+    )
 
 
 def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:
     """ "tokens", "cost per pass", or nothing."""
     if not pairs:
         return ""
-    before, after = pairs.column(arms.total_tokens, after=False), pairs.column(arms.total_tokens, after=True)
+    before, after = (
+        pairs.column(arms.total_tokens, after=False),
+        pairs.column(arms.total_tokens, after=True),
+    )
     total = before + after
     saved = np.divide(before - after, total, out=np.zeros_like(total), where=total > 0)
     if options.anytime is not None:
@@ -365,7 +432,11 @@ def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:
         if relative is not None and relative[1] < 0:
             return "tokens"
     ratio = _cost_per_pass_ratio(pairs, level)
-    return "cost per pass" if ratio is not None and ratio.high < 1 and len(set(pairs.units)) >= 6 else ""
+    return (
+        "cost per pass"
+        if ratio is not None and ratio.high < 1 and len(set(pairs.units)) >= 6
+        else ""
+    )
 
 
 def _decide(findings: _Findings) -> tuple[Decision, str]:
@@ -374,7 +445,10 @@ def _decide(findings: _Findings) -> tuple[Decision, str]:
     if findings.support("hurts"):
         return "hurts", "the interval of the lift is below 0"
     if findings.support("saves"):
-        return "saves", f"not worse by more than the margin, and {findings.saving} lower beyond doubt"
+        return (
+            "saves",
+            f"not worse by more than the margin, and {findings.saving} lower beyond doubt",
+        )
     if findings.support("no effect"):
         return "no effect", "the interval of the lift is within the margin"
     return "undecided", OPEN_INTERVAL

@@ -17,14 +17,19 @@ from upskill.verdicts.outcome import Outcome
 
 ENOUGH_RUNS = 3  # in each arm, before "always" and "never" are said of a case
 
-CaseProblem = Literal["always passes", "never passes", "baseline passes", "hurt", "flaky", "unscored"]
+CaseProblem = Literal[
+    "always passes", "never passes", "baseline passes", "hurt", "flaky", "unscored"
+]
 
 # For one case, and for several.
 _WORDS: dict[CaseProblem, tuple[str, str]] = {
     "always passes": ("always passes, {with_and_without}", "always pass, {with_and_without}"),
     "never passes": ("never passes, {with_or_without}", "never pass, {with_or_without}"),
     "baseline passes": ("passes every time {without}", "pass every time {without}"),
-    "hurt": ("passes less often with the skill{than_without}", "pass less often with the skill{than_without}"),
+    "hurt": (
+        "passes less often with the skill{than_without}",
+        "pass less often with the skill{than_without}",
+    ),
     "flaky": (
         "passes at least twice and fails at least twice in one arm",
         "pass at least twice and fail at least twice in one arm",
@@ -68,9 +73,13 @@ class CaseDiagnosis:
         return tuple(_ADVICE[kind] for kind in self.problems)
 
 
-def describe_problem(problem: CaseProblem, cases: Sequence[str], *, has_reference: bool = False, limit: int = 3) -> str:
+def describe_problem(
+    problem: CaseProblem, cases: Sequence[str], *, has_reference: bool = False, limit: int = 3
+) -> str:
     singular, plural = _WORDS[problem]
-    predicate = (singular if len(cases) == 1 else plural).format_map(_ARMS_WITH_REFERENCE if has_reference else _ARMS)
+    predicate = (singular if len(cases) == 1 else plural).format_map(
+        _ARMS_WITH_REFERENCE if has_reference else _ARMS
+    )
     names = ", ".join(cases[:limit]) + (", …" if len(cases) > limit else "")
     return f"{counted(len(cases), 'case')} {predicate}: {names}. {_ADVICE[problem]}"
 
@@ -115,7 +124,13 @@ def _rate(scores: dict[int, bool]) -> float | None:
 def _is_hurt(before: dict[int, bool], after: dict[int, bool]) -> bool:
     """Whether its pairs were lost so often that chance would do it in one case of twenty: the exact sign test."""
     pairs = [(before[seed], after[seed]) for seed in before.keys() & after.keys()]
-    lost, won = sum(old and not new for old, new in pairs), sum(new and not old for old, new in pairs)
+    lost, won = (
+        sum(old and not new for old, new in pairs),
+        sum(new and not old for old, new in pairs),
+    )
     if lost <= won:  # chance does it in one of two; the sum below is a long one with many runs
         return False
-    return sum(math.comb(lost + won, more) for more in range(lost, lost + won + 1)) / 2 ** (lost + won) <= 0.05
+    return (
+        sum(math.comb(lost + won, more) for more in range(lost, lost + won + 1)) / 2 ** (lost + won)
+        <= 0.05
+    )

@@ -27,7 +27,10 @@ CLAIMS: tuple[Decision, ...] = ("hurts", "helps", "saves", "no effect")
 
 
 def log_e_values(
-    outcomes: Iterable[Outcome], tolerance: float, twins: Mapping[str, str] | None = None, times: float = 1.0
+    outcomes: Iterable[Outcome],
+    tolerance: float,
+    twins: Mapping[str, str] | None = None,
+    times: float = 1.0,
 ) -> dict[Decision, float]:
     """For each claim about exactly these cases, the logarithm of its e-value: how much speaks for it.
 
@@ -38,7 +41,9 @@ def log_e_values(
     baseline, skill = (by_name.get(name, ArmOutcomes(name, {})) for name in ("baseline", "skill"))
     trials = [*baseline.trials.values(), *skill.trials.values()]
     if any(trial.passed is None or trial.redraws or trial.cause == "disputed" for trial in trials):
-        possible = [fill_in(baseline, skill, twins, against_skill=against) for against in (True, False)]
+        possible = [
+            fill_in(baseline, skill, twins, against_skill=against) for against in (True, False)
+        ]
     else:
         possible = [pair_arms(baseline, skill, twins)]
     weighed = [_weigh(pairs, tolerance, times) for pairs in possible]
@@ -68,9 +73,14 @@ def needed_for(decisions: int, of: int) -> float:
 def decide_all(evidence: Sequence[Mapping[Decision, float]]) -> list[Decision]:
     """A decision for each, from its logarithms of e-values: as many as can be made together."""
     strongest = sorted((max(each.values(), default=-math.inf) for each in evidence), reverse=True)
-    counts = [count for count, value in enumerate(strongest, 1) if value >= needed_for(count, len(evidence))]
+    counts = [
+        count
+        for count, value in enumerate(strongest, 1)
+        if value >= needed_for(count, len(evidence))
+    ]
     needed = needed_for(counts[-1], len(evidence)) if counts else math.inf
     first: list[Decision | None] = [
-        next((claim for claim in CLAIMS if each.get(claim, -math.inf) >= needed), None) for each in evidence
+        next((claim for claim in CLAIMS if each.get(claim, -math.inf) >= needed), None)
+        for each in evidence
     ]
     return [claim or "undecided" for claim in first]

@@ -11,9 +11,28 @@ from typing import Literal
 # passed all the same, and one that the judge did not grade has errored. A `disputed` trial has failed, but its checks
 # pass with files as the student left them that are not known to be its own to change: nobody can tell right work from a
 # fake. Reports count these by arm.
-Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable", "disputed", "verbose", "judge"]
+Cause = Literal[
+    "length",
+    "repetition",
+    "context",
+    "refusal",
+    "empty",
+    "unreadable",
+    "disputed",
+    "verbose",
+    "judge",
+]
 Scope = Literal["cases", "suite"]  # what a claim is about: tasks like these cases, or exactly these
-CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable", "disputed", "verbose")
+CAUSES: tuple[Cause, ...] = (
+    "length",
+    "repetition",
+    "context",
+    "refusal",
+    "empty",
+    "unreadable",
+    "disputed",
+    "verbose",
+)
 MIN_COPIES = 6  # that show that a student repeats itself: two rounds of three cases, or four of one
 
 
@@ -39,7 +58,9 @@ class Outcome:
     tool_errors: int = 0
     leaked: bool = False  # the trial saw a skill that was kept from it
     bug: bool = False  # it errored because of a bug in upskill
-    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`, `judge`
+    cause: Cause | Literal[""] = (
+        ""  # of a failure: why there was no answer that could pass; or `verbose`, `judge`
+    )
     snapshot: str = ""  # the name that the provider answered under
     answer: int = 0  # a hash of all that the student did; 0: not known
     redraws: int = 0  # failed draws: an answer that may have been on its way was asked for again
@@ -49,7 +70,9 @@ def gave_same_answers(outcomes: Iterable[Outcome]) -> bool:
     """Whether all seeds of a case, in each arm, gave the same answer in the same way."""
     answers: dict[tuple[str, str], int] = {}
     scored = (row for row in outcomes if row.passed is not None)
-    return all(row.answer == answers.setdefault((row.case, row.arm), row.answer) != 0 for row in scored)
+    return all(
+        row.answer == answers.setdefault((row.case, row.arm), row.answer) != 0 for row in scored
+    )
 
 
 def never_varies(outcomes: Sequence[Outcome]) -> bool:

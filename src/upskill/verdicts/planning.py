@@ -37,7 +37,9 @@ class VarianceComponents:
         """From a baseline pass rate, the standard deviation of the lift over cases, and the correlation of a pair."""
         skill = min(1.0, max(0.0, baseline + lift))
         of_baseline, of_skill = baseline * (1.0 - baseline), skill * (1.0 - skill)
-        variance = max(0.0, of_baseline + of_skill - 2.0 * correlation * math.sqrt(of_baseline * of_skill))
+        variance = max(
+            0.0, of_baseline + of_skill - 2.0 * correlation * math.sqrt(of_baseline * of_skill)
+        )
         between = min(between_sd**2, variance)
         return cls(between, variance - between)
 
@@ -87,9 +89,13 @@ def power(
         return 1.0 if lift else 0.0
     needed = error * t_quantile(0.5 + 0.5 * level, int(units) - 1)
     if anytime is None:
-        needed = max(needed, _clear_of_the_unseen(cases, error * math.sqrt(cases), runs, 0.5 * (1.0 - level)))
+        needed = max(
+            needed, _clear_of_the_unseen(cases, error * math.sqrt(cases), runs, 0.5 * (1.0 - level))
+        )
     else:  # the price of a mixture of bets: half a logarithm of what was bet on
-        needed = max(needed, error * math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units)))
+        needed = max(
+            needed, error * math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units))
+        )
     return NORMAL.cdf((abs(lift) - needed) / error)
 
 
@@ -106,7 +112,11 @@ def _clear_of_the_unseen(cases: int, spread: float, runs: float, tail: float) ->
     for _ in range(20):
         middle = 0.5 * (low + high)
         values = np.clip(middle + spread * _TYPICAL, -1.0, 1.0)
-        low, high = (low, middle) if chance_of_less(values, counts, weight, 0.0)[0] < tail else (middle, high)
+        low, high = (
+            (low, middle)
+            if chance_of_less(values, counts, weight, 0.0)[0] < tail
+            else (middle, high)
+        )
     return high
 
 
@@ -125,7 +135,10 @@ def cases_needed(
     """None: a million would not do."""
     if lift == 0.0:
         return None
-    return smallest(lambda cases: power(lift, cases, runs, variance, level=level, anytime=anytime) >= chance, MAX_CASES)
+    return smallest(
+        lambda cases: power(lift, cases, runs, variance, level=level, anytime=anytime) >= chance,
+        MAX_CASES,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +169,17 @@ def evidence_needed(
     variance = VarianceComponents.measured(differences, cases)
 
     def enough(more_runs: int) -> bool:
-        return power(distance, count, runs + more_runs, variance, level=level, anytime=anytime) >= POWER
+        return (
+            power(distance, count, runs + more_runs, variance, level=level, anytime=anytime)
+            >= POWER
+        )
 
     in_all = cases_needed(distance, runs, variance, level=level, anytime=anytime) or MAX_CASES
     more_cases, more_runs = max(1, in_all - count), smallest(enough, MAX_RUNS)
     pairs = more_cases * math.ceil(runs - 1e-9)
-    return EvidenceNeeded(pairs if more_runs is None else min(pairs, more_runs * count), more_runs, more_cases)
+    return EvidenceNeeded(
+        pairs if more_runs is None else min(pairs, more_runs * count), more_runs, more_cases
+    )
 
 
 def smallest(holds: Callable[[int], bool], most: int) -> int | None:

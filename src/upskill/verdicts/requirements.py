@@ -34,7 +34,15 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "!=": operator.ne,
     "=": operator.eq,
 }
-QUANTITIES = ("lift", "pass_rate", "tokens", "input_tokens", "output_tokens", "cost", "cost_per_pass")
+QUANTITIES = (
+    "lift",
+    "pass_rate",
+    "tokens",
+    "input_tokens",
+    "output_tokens",
+    "cost",
+    "cost_per_pass",
+)
 _SHARES = ("lift", "pass_rate")  # the others are multiples of the baseline
 _DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "undecided")
 _ON_THESE_CASES = ("lift", "decision")  # what can be required of exactly these cases
@@ -80,7 +88,9 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
     With `shares`, these are the only quantities that can be required.
     """
     hint = f'For example: "{shares[0]}>=0.8" or "point:{shares[0]}>=0.8".' if shares else _HINT
-    match = re.fullmatch(r"\s*((?:(?:these|point):\s*)*)([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)
+    match = re.fullmatch(
+        r"\s*((?:(?:these|point):\s*)*)([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text
+    )
     if not match:
         raise UsageError(f"{text!r} is not a valid requirement", hint)
     point, these = (f"{prefix}:" in match[1] for prefix in ("point", "these"))
@@ -89,9 +99,13 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
         raise UsageError(f"{text!r}: `these:` can only be used with lift and decision", hint)
     if quantity == "decision" and not shares:
         plain = re.sub(r"[\s_-]", "", target)
-        decision: Decision | None = next((name for name in _DECISIONS if name.replace(" ", "") == plain), None)
+        decision: Decision | None = next(
+            (name for name in _DECISIONS if name.replace(" ", "") == plain), None
+        )
         if decision is None:
-            raise UsageError(f"{text!r}: unknown decision {target!r}", did_you_mean(target, _DECISIONS))
+            raise UsageError(
+                f"{text!r}: unknown decision {target!r}", did_you_mean(target, _DECISIONS)
+            )
         if comparison not in ("=", "!="):
             raise UsageError(f"{text!r}: decisions can only be compared with = or !=", _HINT)
         return Requirement(text, quantity, comparison, math.nan, decision, point, these)
@@ -110,7 +124,11 @@ def _number(text: str, quantity: str, target: str, hint: str, *, is_ratio: bool)
     if not match:
         raise UsageError(f"{text!r}: {target!r} is not a number", hint)
     if is_ratio != (match[2] == "x"):
-        kind = "a multiple of the baseline, such as 1.2x" if is_ratio else "a share, such as 0.1 or 10%"
+        kind = (
+            "a multiple of the baseline, such as 1.2x"
+            if is_ratio
+            else "a share, such as 0.1 or 10%"
+        )
         raise UsageError(f"{text!r}: {quantity} must be compared with {kind}", hint)
     number = float(match[1]) / (100.0 if match[2] == "%" else 1.0)
     if not is_ratio and abs(number) > 1:
@@ -127,7 +145,10 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
         return Ruling(requirement, False, f"the {requirement.quantity}{where} was not measured")
     if requirement.decision:
         decision, reason = (these or verdict).decision, (these or verdict).reason
-        if reason in (ERRORS_COULD_EXPLAIN, DISPUTED):  # or they would tick "decision!=hurts" for a skill that hurts
+        if reason in (
+            ERRORS_COULD_EXPLAIN,
+            DISPUTED,
+        ):  # or they would tick "decision!=hurts" for a skill that hurts
             return Ruling(requirement, False, f"the decision{where} is {decision}: {reason}")
         held = _COMPARE[requirement.comparison](decision, requirement.decision)
         return Ruling(requirement, held, f"the decision{where} is {decision}")
@@ -149,20 +170,30 @@ def _is_settled(requirement: Requirement, verdict: Verdict) -> bool:
     these = verdict.these_cases if requirement.these else None
     if requirement.decision or requirement.point:
         return (these or verdict).decision != "undecided"
-    measured = (these.lift.value, _with_missing(these)) if these else _measured(requirement.quantity, verdict)
+    measured = (
+        (these.lift.value, _with_missing(these))
+        if these
+        else _measured(requirement.quantity, verdict)
+    )
     if measured is None:
         return verdict.decision != "undecided"
     compare = _COMPARE[requirement.comparison]
     return len({compare(bound, requirement.value) for bound in measured[1]}) == 1
 
 
-def check_number(requirement: Requirement, measured: tuple[float, Interval] | None, unit: str = "") -> Ruling:
+def check_number(
+    requirement: Requirement, measured: tuple[float, Interval] | None, unit: str = ""
+) -> Ruling:
     compare = _COMPARE[requirement.comparison]
     if measured is None:
         return Ruling(requirement, False, f"{requirement.quantity} was not measured")
     value, (low, high) = measured
     if requirement.point:
-        return Ruling(requirement, compare(value, requirement.value), f"{requirement.quantity} is {value:.3g}{unit}")
+        return Ruling(
+            requirement,
+            compare(value, requirement.value),
+            f"{requirement.quantity} is {value:.3g}{unit}",
+        )
     bound = low if requirement.comparison in (">=", ">") else high
     side = "lower" if bound is low else "upper"
     reason = f"{requirement.quantity} is {value:.3g}{unit}, its {side} bound {bound:.3g}{unit}"
@@ -181,7 +212,9 @@ def _measured(quantity: str, verdict: Verdict) -> tuple[float, Interval] | None:
     if estimate is None or interval is None:
         return None
     # Where some trials are missing, a ratio that could not be computed without them is not known either.
-    return estimate, verdict.limits.get(quantity, (-math.inf, math.inf)) if verdict.limits else interval
+    return estimate, verdict.limits.get(
+        quantity, (-math.inf, math.inf)
+    ) if verdict.limits else interval
 
 
 def _estimated(quantity: str, verdict: Verdict) -> tuple[float | None, Interval | None]:

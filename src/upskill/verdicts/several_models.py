@@ -36,21 +36,31 @@ def decide_together(
         while True:
             # Only what a skill does leaves the others a larger share: "no effect" would leave chance its luckiest pick.
             count = len(models) - sum(alone[model] in _DIRECTED for model in settled)
-            open_ = [model for model in models if model not in settled and alone[model] != "undecided"]
-            more = {model for model in open_ if count == 1 or read(weigh_among(model, count)) == alone[model]}
+            open_ = [
+                model for model in models if model not in settled and alone[model] != "undecided"
+            ]
+            more = {
+                model
+                for model in open_
+                if count == 1 or read(weigh_among(model, count)) == alone[model]
+            }
             settled |= more
             if not any(alone[model] in _DIRECTED for model in more):
                 return settled, count
 
     about_tasks, count = standing(lambda verdict: verdict.decision)
-    about_these, _ = standing(lambda verdict: verdict.these_cases.decision if verdict.these_cases else "undecided")
+    about_these, _ = standing(
+        lambda verdict: verdict.these_cases.decision if verdict.these_cases else "undecided"
+    )
     together: list[Verdict] = []
     for single in verdicts:
         verdict = replace(single, models=len(models)) if single.model in models else single
         these = verdict.these_cases
         if these and these.decision != "undecided" and verdict.model not in about_these:
             reason = f"{these.decision} alone, but not among {len(models)} models"
-            verdict = replace(verdict, these_cases=replace(these, decision="undecided", reason=reason))
+            verdict = replace(
+                verdict, these_cases=replace(these, decision="undecided", reason=reason)
+            )
         if verdict.decision != "undecided" and verdict.model not in about_tasks:
             verdict = replace(
                 verdict,
@@ -59,6 +69,10 @@ def decide_together(
                 alone=verdict.decision,
                 evidence_needed=weigh_among(verdict.model, count).evidence_needed,
             )
-        is_changed = verdict.decision != single.decision or verdict.these_cases != single.these_cases
-        together.append(with_advice(verdict, has_reference=has_reference) if is_changed else verdict)
+        is_changed = (
+            verdict.decision != single.decision or verdict.these_cases != single.these_cases
+        )
+        together.append(
+            with_advice(verdict, has_reference=has_reference) if is_changed else verdict
+        )
     return together

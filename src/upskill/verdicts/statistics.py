@@ -109,7 +109,9 @@ class CaseGroups:
 
     @classmethod
     def of(cls, labels: ArrayLike) -> CaseGroups:
-        names = list(cast("Sequence[Any]", labels))  # not `np.unique`, which compares texts one by one
+        names = list(
+            cast("Sequence[Any]", labels)
+        )  # not `np.unique`, which compares texts one by one
         indexes = {name: index for index, name in enumerate(sorted(set(names)))}
         codes = np.fromiter(map(indexes.__getitem__, names), dtype=np.intp, count=len(names))
         return cls(codes, np.bincount(codes, minlength=len(indexes)).astype(np.float64))
@@ -124,7 +126,9 @@ class CaseGroups:
 
     def sums(self, values: ArrayLike) -> Floats:
         weights = np.asarray(values, dtype=np.float64)
-        return np.bincount(self.codes, weights=weights, minlength=len(self.counts)).astype(np.float64)
+        return np.bincount(self.codes, weights=weights, minlength=len(self.counts)).astype(
+            np.float64
+        )
 
     def means(self, values: ArrayLike) -> Floats:
         return self.sums(values) / self.counts
@@ -257,7 +261,9 @@ def studentized_bounds(
         draws = _resamples(count, resamples).T
         first = means @ draws / total[:, np.newaxis]
         second = (means**2 @ draws + 2.0 * extra[:, np.newaxis]) / total[:, np.newaxis]
-        pivots = (first - centre[:, np.newaxis]) / np.sqrt((second - first**2) / total[:, np.newaxis])
+        pivots = (first - centre[:, np.newaxis]) / np.sqrt(
+            (second - first**2) / total[:, np.newaxis]
+        )
         lower, upper = np.quantile(pivots, [tail, 1.0 - tail], axis=1)
         share = 0.6 * np.minimum(1.0, odd / 3.0)
         below = share * upper + (1.0 - share) * student
@@ -334,8 +340,12 @@ def wilson_interval(passed: float, trials: float, *, level: float = 0.95) -> tup
     z2 = NORMAL.inv_cdf(0.5 + 0.5 * level) ** 2
     rate = passed / trials
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = math.sqrt(z2 * rate * (1 - rate) / trials + z2 * z2 / (4 * trials * trials)) / (1 + z2 / trials)
-    return (0.0 if rate == 0 else max(0.0, centre - half)), (1.0 if rate == 1 else min(1.0, centre + half))
+    half = math.sqrt(z2 * rate * (1 - rate) / trials + z2 * z2 / (4 * trials * trials)) / (
+        1 + z2 / trials
+    )
+    return (0.0 if rate == 0 else max(0.0, centre - half)), (
+        1.0 if rate == 1 else min(1.0, centre + half)
+    )
 
 
 def mean_share(shares: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -345,7 +355,10 @@ def mean_share(shares: ArrayLike, *, level: float = 0.95) -> Estimate:
     """
     values = 2.0 * np.asarray(shares, dtype=np.float64) - 1.0
     tail = 0.5 * (1.0 - level)
-    low, high = 0.5 + 0.5 * unseen_bound(values, 1.0, tail), 0.5 - 0.5 * unseen_bound(-values, 1.0, tail)
+    low, high = (
+        0.5 + 0.5 * unseen_bound(values, 1.0, tail),
+        0.5 - 0.5 * unseen_bound(-values, 1.0, tail),
+    )
     return Estimate(0.5 + 0.5 * float(values.mean()), low, high, level)
 
 
@@ -371,14 +384,18 @@ def effective_trials(passed: ArrayLike, cases: ArrayLike) -> float:
 # ---------------------------------------------------------------------------------------------------- tokens, cost
 
 
-def mean_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
+def mean_change(
+    before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95
+) -> Estimate:
     """Mean of after - before over pairs, with a studentized cluster-bootstrap interval."""
     groups = CaseGroups.of(cases)
     change = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     return _ratio_of_sums(groups.sums(change), groups.counts, level)
 
 
-def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
+def relative_change(
+    before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95
+) -> Estimate:
     """Total of after over total of before, less 1 (0.2: a fifth more); cluster bootstrap of its logarithm."""
     groups = CaseGroups.of(cases)
     ratio = _log_ratio((groups.sums(after),), (groups.sums(before),), level)
@@ -422,13 +439,19 @@ def _ratio_of_sums(top: Floats, bottom: Floats, level: float) -> Estimate:
         draws = _resamples(count)
         tops, bottoms = draws @ top, draws @ bottom
         values = tops / bottoms
-        squares = draws @ (top**2) - 2 * values * (draws @ (top * bottom)) + values**2 * (draws @ (bottom**2))
+        squares = (
+            draws @ (top**2)
+            - 2 * values * (draws @ (top * bottom))
+            + values**2 * (draws @ (bottom**2))
+        )
         errors = np.sqrt(np.maximum(squares, 0.0) * count / (count - 1)) / bottoms
         lower, upper = _pivots(values - value, errors, error, tail, student)
     return Estimate(value, value - upper * error, value - lower * error, level)
 
 
-def _pivots(shifts: Floats, errors: Floats, error: float, tail: float, student: float) -> tuple[float, float]:
+def _pivots(
+    shifts: Floats, errors: Floats, error: float, tail: float, student: float
+) -> tuple[float, float]:
     """Quantiles of the studentized shifts, never wilder than resamples of hardly any spread can make them."""
     pivots = shifts / np.maximum(errors, 0.1 * error)
     lower, upper = np.quantile(pivots, [tail, 1.0 - tail])
@@ -465,10 +488,14 @@ def _log_ratio(
     tail = 0.5 * (1.0 - level)
     student = t_quantile(1.0 - tail, count - 1)
     lower, upper = -student, student
-    if count <= BOOTSTRAP_MAX_CASES and not with_passes:  # resampling a handful of passes says less than the formula
+    if (
+        count <= BOOTSTRAP_MAX_CASES and not with_passes
+    ):  # resampling a handful of passes says less than the formula
         draws = _resamples(count)
         means = draws @ parts / count
-        fine = (means > 0).all(axis=1)  # nearly always: sums of tokens and costs are hardly ever zero
+        fine = (means > 0).all(
+            axis=1
+        )  # nearly always: sums of tokens and costs are hardly ever zero
         draws, means = draws[fine], means[fine]
         squares = (draws * ((signs / means) @ parts.T) ** 2).sum(axis=1)
         errors = np.sqrt(squares / (count * (count - 1)))
@@ -495,13 +522,19 @@ class Sequential:
         self.scope: Scope = scope
         self.rounds = 0
         self._case_sums: dict[str, tuple[float, int]] = {}
-        self.looks: list[tuple[Floats, Floats]] = []  # the values of x at each look and how often each occurs
-        self.highs: list[tuple[Floats, Floats]] = []  # the same with 1 for what is not known, which `looks` has as -1
+        self.looks: list[
+            tuple[Floats, Floats]
+        ] = []  # the values of x at each look and how often each occurs
+        self.highs: list[
+            tuple[Floats, Floats]
+        ] = []  # the same with 1 for what is not known, which `looks` has as -1
         self._pairs: tuple[dict[float, int], dict[float, int]] = ({}, {})
 
     def update(self, differences: Mapping[str, float | Sequence[float]]) -> None:
         for case in sorted(differences):
-            of_case: list[float] = np.atleast_1d(np.asarray(differences[case], dtype=np.float64)).tolist()
+            of_case: list[float] = np.atleast_1d(
+                np.asarray(differences[case], dtype=np.float64)
+            ).tolist()
             if any(not (-1.0 <= value <= 1.0 or math.isnan(value)) for value in of_case):
                 raise ValueError(f"case {case}: a difference must be between -1 and 1")
             if self.rounds and case not in self._case_sums and self.scope == "cases":
@@ -515,7 +548,9 @@ class Sequential:
         if self.scope == "suite":
             low, high = (_tally(pairs) for pairs in self._pairs)
         else:
-            low = high = _tally(Counter(round(total / count, 12) for total, count in self._case_sums.values()))
+            low = high = _tally(
+                Counter(round(total / count, 12) for total, count in self._case_sums.values())
+            )
         if self._case_sums:
             self.rounds += 1
             self.looks.append(low)
@@ -541,15 +576,22 @@ class Sequential:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The means that no look so far has ruled out. Over all looks together it is wrong with chance 1 - level."""
         limit = math.log(2.0 / (1.0 - level))
-        low = max((_lower_bound(values, counts, limit) for values, counts in self.looks), default=-1.0)
-        high = min((-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self.highs), default=1.0)
+        low = max(
+            (_lower_bound(values, counts, limit) for values, counts in self.looks), default=-1.0
+        )
+        high = min(
+            (-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self.highs),
+            default=1.0,
+        )
         # The looks may contradict each other, though no more often than the interval may be wrong at all.
         return (low, high) if low <= high else (0.5 * (low + high), 0.5 * (low + high))
 
 
 def _tally(values: Mapping[float, int]) -> tuple[Floats, Floats]:
     support = sorted(values)
-    return np.array(support, dtype=np.float64), np.array([values[value] for value in support], dtype=np.float64)
+    return np.array(support, dtype=np.float64), np.array(
+        [values[value] for value in support], dtype=np.float64
+    )
 
 
 def log_wealth(low: tuple[Floats, Floats], high: tuple[Floats, Floats]) -> float:

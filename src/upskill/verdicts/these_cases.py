@@ -17,11 +17,18 @@ from upskill.verdicts.statistics import CaseGroups, Estimate, Floats
 MAX_DRAWS = 1_000  # of an arm that are told apart, which makes an interval of about 9 points
 GRID_ALLOWANCE = 0.99  # of the tail: the least favorable rate may lie between two that are tried
 _STEPS = 13  # of halving: a bound is exact to a hundredth of a point
-_RATES = np.sin(np.linspace(0.0, 0.5 * math.pi, 41)) ** 2  # of the baseline that are tried; dense at both ends
+_RATES = (
+    np.sin(np.linspace(0.0, 0.5 * math.pi, 41)) ** 2
+)  # of the baseline that are tried; dense at both ends
 
 
 def lift_on_these_cases(
-    before: Floats, after: Floats, draws: tuple[Floats, Floats], units: list[str], *, level: float = 0.95
+    before: Floats,
+    after: Floats,
+    draws: tuple[Floats, Floats],
+    units: list[str],
+    *,
+    level: float = 0.95,
 ) -> Estimate:
     """From the results of each pair in both arms. Every unit weighs the same, as in `paired_lift`.
 
@@ -39,10 +46,14 @@ def lift_on_these_cases(
 def _size(draws: Floats) -> int:
     """Draws in all. Units with few of them weigh as much as those with many, so they set the limit."""
     harmonic = len(draws) / float(np.sum(1.0 / draws))
-    return max(1, min(MAX_DRAWS, math.floor(len(draws) * min(harmonic, 2.0 * float(draws.min())) + 1e-9)))
+    return max(
+        1, min(MAX_DRAWS, math.floor(len(draws) * min(harmonic, 2.0 * float(draws.min())) + 1e-9))
+    )
 
 
-def _lower_bound(baseline: float, skill: float, baseline_draws: int, skill_draws: int, tail: float) -> float:
+def _lower_bound(
+    baseline: float, skill: float, baseline_draws: int, skill_draws: int, tail: float
+) -> float:
     """Rates that are no whole number of passes are rounded against the skill."""
     passed_before = math.ceil(baseline * baseline_draws - 1e-9)
     passed_after = math.floor(skill * skill_draws + 1e-9)
@@ -50,7 +61,9 @@ def _lower_bound(baseline: float, skill: float, baseline_draws: int, skill_draws
 
 
 @lru_cache(maxsize=4096)
-def _exact_lower_bound(before: int, after: int, before_draws: int, after_draws: int, tail: float) -> float:
+def _exact_lower_bound(
+    before: int, after: int, before_draws: int, after_draws: int, tail: float
+) -> float:
     sizes = before_draws, after_draws
 
     def excluded(lift: float) -> bool:
@@ -73,7 +86,9 @@ def chance_of_score(seen: float, sizes: tuple[int, int], lift: float) -> float:
     too_few, enough = np.full(before_draws + 1, -1), np.full(before_draws + 1, after_draws + 1)
     while (enough - too_few > 1).any():
         middle = (too_few + enough) // 2
-        high = (score(baselines, np.maximum(middle, 0).astype(np.float64), sizes, lift) >= seen - 1e-9) & (middle >= 0)
+        high = (
+            score(baselines, np.maximum(middle, 0).astype(np.float64), sizes, lift) >= seen - 1e-9
+        ) & (middle >= 0)
         too_few, enough = np.where(high, too_few, middle), np.where(high, middle, enough)
     start, end = max(0.0, -lift), min(1.0, 1.0 - lift)
     rates = start + (end - start) * _RATES
@@ -93,7 +108,9 @@ def score(before: Floats, after: Floats, sizes: tuple[int, int], lift: float) ->
     shift = square**3 - 1.5 * square * linear + 1.5 * constant
     radius = np.where(shift < 0, -1.0, 1.0) * np.sqrt(np.maximum(square**2 - linear, 1e-24))
     angle = (math.pi + np.arccos(np.clip(shift / radius**3, -1.0, 1.0))) / 3.0
-    with_skill = np.clip(2.0 * radius * np.cos(angle) - square, max(0.0, lift), min(1.0, 1.0 + lift))
+    with_skill = np.clip(
+        2.0 * radius * np.cos(angle) - square, max(0.0, lift), min(1.0, 1.0 + lift)
+    )
     without = with_skill - lift
     variance = with_skill * (1.0 - with_skill) / sizes[1] + without * (1.0 - without) / sizes[0]
     return (skill - baseline - lift) / np.sqrt(np.maximum(variance, 1e-12))

@@ -83,7 +83,9 @@ class TriggerMetrics:
     rates: tuple[QueryRate, ...]
     recall: Estimate | None  # mean trigger rate of the queries that should trigger
     false_triggers: Estimate | None  # mean trigger rate of those that should not
-    precision: Estimate | None  # share of triggers that were right, in the mix of kinds that the queries have
+    precision: (
+        Estimate | None
+    )  # share of triggers that were right, in the mix of kinds that the queries have
     accuracy: Estimate | None  # share of runs that did what they should
 
     @property
@@ -130,7 +132,9 @@ class TriggerMetrics:
         }
 
 
-def compute_trigger_metrics(model: str, queries: Queries, outcomes: Iterable[Outcome]) -> TriggerMetrics:
+def compute_trigger_metrics(
+    model: str, queries: Queries, outcomes: Iterable[Outcome]
+) -> TriggerMetrics:
     triggered, scored_runs, errored = Counter[str](), Counter[str](), Counter[str]()
     for outcome in outcomes:
         if outcome.model == model:
@@ -138,7 +142,13 @@ def compute_trigger_metrics(model: str, queries: Queries, outcomes: Iterable[Out
             errored[outcome.case] += outcome.passed is None
             triggered[outcome.case] += outcome.passed is not None and outcome.activated is True
     rates = tuple(
-        QueryRate(query, queries.parts[query.text], triggered[query.id], scored_runs[query.id], errored[query.id])
+        QueryRate(
+            query,
+            queries.parts[query.text],
+            triggered[query.id],
+            scored_runs[query.id],
+            errored[query.id],
+        )
         for query in queries
     )
     scored = [rate for rate in rates if rate.scored]
@@ -160,16 +170,23 @@ class PairedChange:
 
     estimate: Estimate
     p_value: float  # two-sided, flipping the signs of whole queries
-    further_queries: int | None  # that would show it, if what was seen is typical; None: it is shown, or no gain
+    further_queries: (
+        int | None
+    )  # that would show it, if what was seen is typical; None: it is shown, or no gain
 
     @property
     def is_better(self) -> bool:
         return self.estimate.low > 0
 
 
-def paired_change(before: Iterable[Outcome], after: Iterable[Outcome], *, level: float) -> PairedChange | None:
+def paired_change(
+    before: Iterable[Outcome], after: Iterable[Outcome], *, level: float
+) -> PairedChange | None:
     """None where no query was run before and after."""
-    old, new = ({(row.case, row.seed): None if row.redraws else row.passed for row in rows} for rows in (before, after))
+    old, new = (
+        {(row.case, row.seed): None if row.redraws else row.passed for row in rows}
+        for rows in (before, after)
+    )
     keys = sorted(old.keys() & new.keys())
     if not keys:
         return None
@@ -177,13 +194,17 @@ def paired_change(before: Iterable[Outcome], after: Iterable[Outcome], *, level:
     labels = [query for query, _ in keys]
     change = statistics.paired_lift(differences, labels, level=level)
     open_ended = change.value > 0 >= change.low
-    further = evidence_needed(differences, labels, margin=0.0, level=level).cases if open_ended else None
+    further = (
+        evidence_needed(differences, labels, margin=0.0, level=level).cases if open_ended else None
+    )
     return PairedChange(change, statistics.sign_flip_p_value(differences, labels), further)
 
 
 def min_queries(level: float) -> int:
     """How many queries it takes for a change to be shown, if it fixes every one of them."""
-    return next(n for n in count(2) if statistics.paired_lift([1.0] * n, range(n), level=level).low > 0)
+    return next(
+        n for n in count(2) if statistics.paired_lift([1.0] * n, range(n), level=level).low > 0
+    )
 
 
 def _mean_rate(rates: Sequence[float]) -> Estimate | None:
@@ -208,7 +229,14 @@ def _precision(right: Sequence[float], wrong: Sequence[float]) -> Estimate | Non
     counts = np.ones((1, len(right) + len(wrong)))
 
     def is_ruled_out(p: float, side: float) -> bool:
-        values = 2.0 * (np.array([*((1.0 - p) * rate for rate in right), *(-p * rate for rate in wrong)]) + p) - 1.0
+        values = (
+            2.0
+            * (
+                np.array([*((1.0 - p) * rate for rate in right), *(-p * rate for rate in wrong)])
+                + p
+            )
+            - 1.0
+        )
         chance = statistics.chance_of_less(side * values, counts, 1.0, side * (2.0 * p - 1.0))
         return float(chance[0]) < 0.5 * (1.0 - LEVEL)
 

@@ -28,7 +28,9 @@ SEARCH = "part of a search"  # which decides by comparing candidates
 USED = "a search has used these cases"  # to choose the skill
 PART = "part of the suite"  # somebody chose the cases
 CHOSEN = "cases were chosen after a look"
-SAME_ANSWERS = "the student gives the same answers every time"  # so what was seen on these cases is the truth
+SAME_ANSWERS = (
+    "the student gives the same answers every time"  # so what was seen on these cases is the truth
+)
 # Too little evidence.
 ONE_CASE = "one case"
 OPEN_INTERVAL = "the interval of the lift holds both 0 and more than the margin"
@@ -46,8 +48,12 @@ class VerdictOptions:
     # one: with little of the error spent on early looks, the last look has nearly the power of a fixed plan.
     stopping_point: StoppingPoint = "open"
     making_cost: float | None = None  # US dollars that making the skill cost
-    tags: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])  # by case, for the advice
-    twins: Mapping[str, str] = field(default_factory=dict[str, str])  # a case, and the first that asks nearly the same
+    tags: Mapping[str, Sequence[str]] = field(
+        default_factory=dict[str, Sequence[str]]
+    )  # by case, for the advice
+    twins: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # a case, and the first that asks nearly the same
     has_reference: bool = False  # the baseline arm has the reference skill
     isolation_broken: bool = False  # a trial elsewhere in the run saw a skill that was kept from it
     earlier_looks: int = 0  # of the same model, at the same skill on some of the same cases
@@ -84,10 +90,16 @@ class Controls:
 
     content: Estimate | None  # skill minus placebo: what its content is worth
     length: Estimate | None  # placebo minus baseline: what any text of that length is worth
-    noise: Estimate | None  # the repeated baseline minus the baseline: how much chance alone moves it
+    noise: (
+        Estimate | None
+    )  # the repeated baseline minus the baseline: how much chance alone moves it
 
     def to_dict(self) -> dict[str, Any]:
-        return {"content": _dict(self.content), "length": _dict(self.length), "noise": _dict(self.noise)}
+        return {
+            "content": _dict(self.content),
+            "length": _dict(self.length),
+            "noise": _dict(self.noise),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +111,11 @@ class SubsetLift:
     interval: Interval | None  # not valid under peeking, even where the verdict's own is
 
     def to_dict(self) -> dict[str, Any]:
-        return {"pairs": self.pairs, "lift": rounded(self.lift), "interval": rounded_interval(self.interval)}
+        return {
+            "pairs": self.pairs,
+            "lift": rounded(self.lift),
+            "interval": rounded_interval(self.interval),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +127,9 @@ class Activation:
 
     trials: int  # scored, with the skill on offer
     activated: int
-    interval: Interval  # of the share that activated it: Wilson's, on the effective number of trials
+    interval: (
+        Interval  # of the share that activated it: Wilson's, on the effective number of trials
+    )
     where_activated: SubsetLift
     where_not_activated: SubsetLift
 
@@ -128,7 +146,9 @@ class OnTheseCases:
     decision: Decision
     reason: str
     missing: Missing | None  # what errored trials may hide; None where none errored
-    copies: int  # cases that got the same answer in several repeats of an arm, which then count once
+    copies: (
+        int  # cases that got the same answer in several repeats of an arm, which then count once
+    )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -155,7 +175,9 @@ class Verdict:
     level: float
     margin: float
     p_value: float | None
-    token_savings: float | None  # of total tokens over the pairs; positive means fewer with the skill
+    token_savings: (
+        float | None
+    )  # of total tokens over the pairs; positive means fewer with the skill
     input_tokens: Change | None
     output_tokens: Change | None
     total_tokens: Change | None
@@ -169,16 +191,24 @@ class Verdict:
     controls: Controls | None
     anytime: Scope | None  # set when the interval is a confidence sequence, valid under peeking
     activation: Activation | None  # None: no skill was on offer that an agent could open
-    missing: Missing | None = None  # what errored, redrawn and disputed trials may hide; None where there are none
+    missing: Missing | None = (
+        None  # what errored, redrawn and disputed trials may hide; None where there are none
+    )
     # Of each quantity that can be required: its interval, whatever those trials would have shown.
     limits: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     advice: str = ""  # the part of the recommendation that says what to do
     look: int = 1  # at this skill on these cases; the interval allows for those before it
     these_cases: OnTheseCases | None = None  # None: no pairs
     models: int = 1  # that were decided about together; the interval is for this one alone
-    alone: Decision | None = None  # the decision about this model alone, where it does not stand among all
-    progress: tuple[int, int] | None = None  # of a run that is not finished: trials done, and in all
-    replayed: str = ""  # from which file of replies the answers come, in words; empty: the model was asked
+    alone: Decision | None = (
+        None  # the decision about this model alone, where it does not stand among all
+    )
+    progress: tuple[int, int] | None = (
+        None  # of a run that is not finished: trials done, and in all
+    )
+    replayed: str = (
+        ""  # from which file of replies the answers come, in words; empty: the model was asked
+    )
 
     def __repr__(self) -> str:
         lift = "" if self.lift is None else f", lift={self.lift:+.2f}"
@@ -186,18 +216,27 @@ class Verdict:
 
     def withhold(self, reason: str) -> Verdict:
         """Undecided in both scopes."""
-        these_cases = self.these_cases and replace(self.these_cases, decision="undecided", reason=reason)
+        these_cases = self.these_cases and replace(
+            self.these_cases, decision="undecided", reason=reason
+        )
         return replace(self, decision="undecided", reason=reason, these_cases=these_cases)
 
     @property
     def differs_on_these_cases(self) -> bool:
         """Something is decided about exactly these cases that is not decided about tasks like these."""
-        return self.these_cases is not None and self.these_cases.decision not in ("undecided", self.decision)
+        return self.these_cases is not None and self.these_cases.decision not in (
+            "undecided",
+            self.decision,
+        )
 
     @property
     def decision_if_exact(self) -> Decision:
         """Where nothing is left to chance: the decision that the lift itself makes, if only evidence was lacking."""
-        if self.lift is None or self.decision != "undecided" or self.reason not in (ONE_CASE, OPEN_INTERVAL):
+        if (
+            self.lift is None
+            or self.decision != "undecided"
+            or self.reason not in (ONE_CASE, OPEN_INTERVAL)
+        ):
             return self.decision
         if self.lift:
             return "helps" if self.lift > 0 else "hurts"
@@ -210,7 +249,9 @@ class Verdict:
         if these is None or decision == self.decision:
             return self
         exact = replace(these.lift, low=these.lift.value, high=these.lift.value)
-        return replace(self, these_cases=replace(these, lift=exact, decision=decision, reason=SAME_ANSWERS))
+        return replace(
+            self, these_cases=replace(these, lift=exact, decision=decision, reason=SAME_ANSWERS)
+        )
 
     @property
     def repeats_itself(self) -> bool:
@@ -244,7 +285,11 @@ class Verdict:
     def unsure(self) -> str:
         """What to call the trials that could have gone either way."""
         arms = (self.baseline, self.skill)
-        counts = {"errored": sum(arm.errored for arm in arms), "repeated": self.redrawn, "disputed": self.disputed}
+        counts = {
+            "errored": sum(arm.errored for arm in arms),
+            "repeated": self.redrawn,
+            "disputed": self.disputed,
+        }
         return " or ".join(name for name, count in counts.items() if count) or "missing"
 
     @property
@@ -317,5 +362,7 @@ class Verdict:
         return {"baseline": rounded(read(self.baseline)), "skill": rounded(read(self.skill))}
 
 
-def _dict(part: Estimate | Change | Controls | Missing | OnTheseCases | None) -> dict[str, Any] | None:
+def _dict(
+    part: Estimate | Change | Controls | Missing | OnTheseCases | None,
+) -> dict[str, Any] | None:
     return None if part is None else part.to_dict()

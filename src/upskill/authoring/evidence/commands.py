@@ -45,23 +45,60 @@ _EXIT_LINE = re.compile(
     re.I,
 )
 _ERROR = re.compile(
-    r"^E   |\berror\b|\bfatal\b|exception\b|Error\b|\bpanicked at\b|timed out|^npm ERR!|unknown (?:option|flag)", re.I
+    r"^E   |\berror\b|\bfatal\b|exception\b|Error\b|\bpanicked at\b|timed out|^npm ERR!|unknown (?:option|flag)",
+    re.I,
 )
-_WRONG = re.compile(rf"{_ERROR.pattern}|\bfail(?:ed|ure)?\b|not found|\b(?:reserved|denied|invalid|cannot)\b", re.I)
+_WRONG = re.compile(
+    rf"{_ERROR.pattern}|\bfail(?:ed|ure)?\b|not found|\b(?:reserved|denied|invalid|cannot)\b", re.I
+)
 # The exit code of such a line is 0 whatever its commands do.
 _ALWAYS_ENDS_WELL = re.compile(r"(?:\|\||;)\s*(?:true|:)\s*$|\|\|\s*(?:echo|printf)\b[^|&;]*$")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _PREPARES = frozenset(("cd", "set", "export", "source", ".", "true", "sleep"))
-_LOOKS = frozenset(("ls", "cat", "pwd", "head", "tail", "grep", "rg", "find", "wc", "which", "echo", "tree", "stat"))
+_LOOKS = frozenset(
+    (
+        "ls",
+        "cat",
+        "pwd",
+        "head",
+        "tail",
+        "grep",
+        "rg",
+        "find",
+        "wc",
+        "which",
+        "echo",
+        "tree",
+        "stat",
+    )
+)
 _LISTS = frozenset(("ls", "tree", "find", "fd", "pwd", "dir"))
 _FIND_ACTS = ("-exec", "-delete", "-ok", "-fprint", " -x ", " -X ")
 # Tools of agents by their letters: `TodoWrite`, `update_plan`, `list_directory`.
 TODO_TOOLS = (
-    *("todowrite", "todoread", "todo", "todolist", "settodolist", "updatetodolist", "managetodolist", "writetodos"),
+    *(
+        "todowrite",
+        "todoread",
+        "todo",
+        "todolist",
+        "settodolist",
+        "updatetodolist",
+        "managetodolist",
+        "writetodos",
+    ),
     *("updatetodos", "updateplan", "taskcreate", "taskupdate", "tasklist", "taskget"),
 )
 PATHS = ("file_path", "filePath", "path", "filename", "target_file", "absolute_path")
-LISTING_TOOLS = ("ls", "listdir", "listdirectory", "listfiles", "listfolder", "glob", "findfiles", "filesearch")
+LISTING_TOOLS = (
+    "ls",
+    "listdir",
+    "listdirectory",
+    "listfiles",
+    "listfolder",
+    "glob",
+    "findfiles",
+    "filesearch",
+)
 # Words that are followed by a program with its own first word: `uv run tern push`, `python -m pip list`.
 _LAUNCHERS = frozenset(("run", "exec", "-m", "npx", "bunx", "pnpx", "uvx", "dlx"))
 
@@ -89,7 +126,14 @@ def shell_command(step: Step) -> str:
 
 
 def _script_of(command: list[str]) -> str:
-    if len(command) == 3 and PurePosixPath(command[0]).name in ("bash", "sh", "zsh", "dash", "fish", "env"):
+    if len(command) == 3 and PurePosixPath(command[0]).name in (
+        "bash",
+        "sh",
+        "zsh",
+        "dash",
+        "fish",
+        "env",
+    ):
         return command[2].strip() if re.fullmatch(r"-[a-z]*c", command[1]) else ""
     return ""
 
@@ -111,7 +155,9 @@ def command_key(line: str) -> str:
         for argument in arguments:
             if argument == "-m" or re.fullmatch(r"[A-Za-z][\w:.-]*", argument):
                 key.append(argument)
-                missing = 2 if argument in _LAUNCHERS else 1 if argument == "compose" else missing - 1
+                missing = (
+                    2 if argument in _LAUNCHERS else 1 if argument == "compose" else missing - 1
+                )
             if not missing:
                 break
         keys.append(" ".join(key))
@@ -124,7 +170,11 @@ def split_commands(line: str) -> list[str]:
         commands = _simple_commands(line)
     except ValueError:
         return [line]
-    return [line] if len(commands) == 1 else [shlex.join(words) for words in commands if words[0] not in _PREPARES]
+    return (
+        [line]
+        if len(commands) == 1
+        else [shlex.join(words) for words in commands if words[0] not in _PREPARES]
+    )
 
 
 def only_looks(line: str, programs: frozenset[str] = _LOOKS) -> bool:
@@ -148,7 +198,11 @@ def noise_of(step: Step) -> str:
     if step.kind == "tool" and tool in TODO_TOOLS:
         return "todo list"
     command = shell_command(step)
-    lists = only_looks(command, _LISTS) and not any(word in command for word in _FIND_ACTS) if command else False
+    lists = (
+        only_looks(command, _LISTS) and not any(word in command for word in _FIND_ACTS)
+        if command
+        else False
+    )
     return "file listing" if (lists or tool in LISTING_TOOLS) and not step_failed(step) else ""
 
 
@@ -156,7 +210,9 @@ def _simple_commands(line: str) -> list[list[str]]:
     """The words of each command, without variables before it and without what its output is piped into."""
     if "<<" in line:
         raise ValueError("a here-document")
-    lexer = shlex.shlex(line.replace("\\\n", " ").replace("\n", " ; "), posix=True, punctuation_chars="&|;<>")
+    lexer = shlex.shlex(
+        line.replace("\\\n", " ").replace("\n", " ; "), posix=True, punctuation_chars="&|;<>"
+    )
     lexer.whitespace_split = True
     lexer.commenters = ""
     commands: list[list[str]] = [[]]
@@ -190,7 +246,10 @@ def step_failed(step: Step) -> bool:
 
 def output_lines(output: str) -> list[str]:
     """Without empty lines and the lines that agents wrap around an output."""
-    lines = [line.strip().removeprefix("Output: ").strip()[:MAX_ERROR_LINE] for line in output.splitlines()]
+    lines = [
+        line.strip().removeprefix("Output: ").strip()[:MAX_ERROR_LINE]
+        for line in output.splitlines()
+    ]
     return [line for line in lines if line and not _EXIT_LINE.match(line)]
 
 
@@ -205,6 +264,11 @@ def error_line(output: str) -> str:
     lines = output_lines(output)
     if any(line.startswith("Traceback (most recent call last)") for line in lines):
         return next(
-            (line for line in reversed(lines) if re.match(r"[\w.]+(?:Error|Exception|Exit)\b", line)), lines[-1]
+            (
+                line
+                for line in reversed(lines)
+                if re.match(r"[\w.]+(?:Error|Exception|Exit)\b", line)
+            ),
+            lines[-1],
         )
     return next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "")

@@ -39,7 +39,11 @@ HEADINGS: dict[Section, str] = {
     "failed": "## Commands that failed",
 }
 LOOKING_LEFT_OUT = "Commands that only look around are left out."
-FAILED, ERROR, SUCCESS = "Failed:", "From its output:", "The next run of the same command that succeeded:"
+FAILED, ERROR, SUCCESS = (
+    "Failed:",
+    "From its output:",
+    "The next run of the same command that succeeded:",
+)
 BETWEEN, MORE_BETWEEN = "Ran or changed in between:", "Some of what ran or changed in between:"
 CUT = "(cut here)"
 SENTENCES = (INTRODUCTION, LOOKING_LEFT_OUT, FAILED, ERROR, SUCCESS, BETWEEN, MORE_BETWEEN, CUT)
@@ -86,7 +90,10 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
         )
     fitting: list[_Entry] = []
     for entry in sorted(entries, key=lambda entry: list(HEADINGS).index(entry.section)):
-        if not fitting or estimate_tokens("\n".join(line for line, _ in _body([*fitting, entry]))) <= tokens:
+        if (
+            not fitting
+            or estimate_tokens("\n".join(line for line, _ in _body([*fitting, entry]))) <= tokens
+        ):
             fitting.append(entry)
     body = _body(fitting)
     sources = cite_lines((line, (step,) if step else ()) for line, step in body)
@@ -130,7 +137,9 @@ def _quote_failure(failure: FailedCommand, prefix: str) -> Iterator[tuple[str, s
 def _quoted(quote: Quotation, prefix: str) -> Iterator[tuple[str, str]]:
     """Indented, so that nothing quoted can be read as a part of the page."""
     step = f"{prefix}{quote.step}"
-    lines = [line for line in quote.text.encode("utf-8", "replace").decode().splitlines() if line.strip()]
+    lines = [
+        line for line in quote.text.encode("utf-8", "replace").decode().splitlines() if line.strip()
+    ]
     for line in lines[:MAX_QUOTED_LINES]:
         yield f"    {line}", step
     if len(lines) > MAX_QUOTED_LINES:
@@ -144,7 +153,9 @@ _CHANGES = (
     *("new_string", "newString", "new_str", "newText"),
 )
 # What Claude Code answers: some formats of traces keep no other word of the path.
-_CHANGED = re.compile(r"The file (.+?) has been (?:updated|created)|File created successfully at: (.+)")
+_CHANGED = re.compile(
+    r"The file (.+?) has been (?:updated|created)|File created successfully at: (.+)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +182,9 @@ class Quotations:
     worked: tuple[Quotation, ...]
     failed: tuple[FailedCommand, ...]
     messages: tuple[Quotation, ...]  # of the person, after the first
-    support: Mapping[str, int] = field(default_factory=dict[str, int])  # sessions in which a command worked
+    support: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # sessions in which a command worked
 
     def to_pieces(self) -> Iterator[tuple[dict[str, Any], tuple[int, ...]]]:
         """What the steps themselves do not say: messages are steps already."""
@@ -217,7 +230,9 @@ def quote_trace(trace: Trace, *, first: bool = True) -> Quotations:
             calls.append(call)
             if call.command and call.outcome == "ok" and not only_looks(call.command):
                 worked.setdefault(call.command, Quotation(call.command, number))
-    return Quotations(tuple(worked.values()), tuple(_failed_commands(calls)), tuple(messages.values())[first:])
+    return Quotations(
+        tuple(worked.values()), tuple(_failed_commands(calls)), tuple(messages.values())[first:]
+    )
 
 
 def quote_sessions(sessions: Sessions) -> list[Quotations]:
@@ -228,7 +243,9 @@ def quote_sessions(sessions: Sessions) -> list[Quotations]:
     for number, trace in reversed(list(enumerate(sessions.traces))):
         quotations = quote_trace(trace, first=number == 0)
         worked = tuple(quote for quote in quotations.worked if quote.text not in support)
-        failures = tuple(each for each in quotations.failed if (each.command.text, each.error) not in failed)
+        failures = tuple(
+            each for each in quotations.failed if (each.command.text, each.error) not in failed
+        )
         support.update(quote.text for quote in quotations.worked)
         failed |= {(each.command.text, each.error) for each in failures}
         quoted.append(replace(quotations, worked=worked, failed=failures, support=support))
@@ -244,8 +261,14 @@ def _failed_commands(calls: list[_Call]) -> Iterator[FailedCommand]:
             continue
         key, error = keys[position], "\n".join(excerpt(call.step.output, MAX_ERROR_LINES))
         later = range(position + 1, len(calls))
-        success = next((index for index in later if keys[index] == key and calls[index].outcome == "ok"), None)
-        between = [quote for other in calls[position + 1 : success] for quote in other.quote()] if success else []
+        success = next(
+            (index for index in later if keys[index] == key and calls[index].outcome == "ok"), None
+        )
+        between = (
+            [quote for other in calls[position + 1 : success] for quote in other.quote()]
+            if success
+            else []
+        )
         failures.pop((call.command, error), None)
         failures[call.command, error] = FailedCommand(
             command=Quotation(call.command, call.number),

@@ -100,7 +100,11 @@ class Sessions:
         if last != session:
             key = _call_key(told)
             steps = enumerate(self.traces[last].steps, start=1)
-            step = next(number for number, other in steps if other.kind == "tool" and _call_key(other) == key)
+            step = next(
+                number
+                for number, other in steps
+                if other.kind == "tool" and _call_key(other) == key
+            )
         return f"{self.prefix(last)}s{step}"
 
     def sharing(self, step: Step) -> list[int]:
@@ -109,7 +113,9 @@ class Sessions:
 
     def latest_goal(self) -> str:
         """What was asked for in the latest session whose time is known, else in the first."""
-        dated = [trace for trace, time in zip(self.traces, self.times, strict=True) if time is not None]
+        dated = [
+            trace for trace, time in zip(self.traces, self.times, strict=True) if time is not None
+        ]
         return next((trace.goal for trace in (*reversed(dated), *self.traces) if trace.goal), "")
 
     @cached_property
@@ -137,11 +143,15 @@ class Sessions:
         histories: list[History] = []
         overruled = {each.word for each in self.overruled}
         for family, runs in families.items():
-            telling = {word for run in runs for word in run.words if _is_name(word) or word in overruled}
+            telling = {
+                word for run in runs for word in run.words if _is_name(word) or word in overruled
+            }
             said = [message for message in self.messages if message.words & telling]
             differs = len({run.text for run in runs}) > 1 and len({run.session for run in runs}) > 1
             if differs or any(
-                message.session != run.session and not self._is_later(run, message) for message in said for run in runs
+                message.session != run.session and not self._is_later(run, message)
+                for message in said
+                for run in runs
             ):
                 last = {(run.text, run.session): run for run in runs}  # once for each session
                 events = sorted([*said, *last.values()], key=lambda event: event.place)
@@ -151,10 +161,16 @@ class Sessions:
     def describe(self, history: History) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
         for event in history.events:
-            row = {"session": self.label(event.session), "ran" if event.family else "the person said": event.text}
+            row = {
+                "session": self.label(event.session),
+                "ran" if event.family else "the person said": event.text,
+            }
             rows.append(row)
         left_out = len(rows) - MAX_ROWS
-        fields: dict[str, Any] = {"command": history.family, "over time, the latest last": rows[-MAX_ROWS:]}
+        fields: dict[str, Any] = {
+            "command": history.family,
+            "over time, the latest last": rows[-MAX_ROWS:],
+        }
         if left_out > 0:
             fields["older rows left out"] = left_out
         sessions: dict[str, set[int]] = {}
@@ -180,7 +196,9 @@ class Sessions:
         overruling: dict[str, list[Event]] = {}
         spoken = Counter(message.text for message in self.messages)
         for message in self.messages:
-            if spoken[message.text] > 1 or len(message.text) > MAX_QUOTED:  # a pasted log or plan names everything
+            if (
+                spoken[message.text] > 1 or len(message.text) > MAX_QUOTED
+            ):  # a pasted log or plan names everything
                 continue
             for word in message.words & uses.keys():
                 if self._overrules(message, word, uses[word]):
@@ -221,7 +239,11 @@ class Sessions:
 
 
 def _began(trace: Trace) -> float | None:
-    times = [time for text in (trace.started, *(step.at for step in trace.steps)) if (time := _seconds(text))]
+    times = [
+        time
+        for text in (trace.started, *(step.at for step in trace.steps))
+        if (time := _seconds(text))
+    ]
     return min(times, default=None)
 
 
@@ -240,7 +262,11 @@ def _sort_key(trace: Trace) -> tuple[bool, float, str, str]:
 
 def _call_key(step: Step) -> str:
     # Where a format leaves the arguments out, calls are told apart by what came back.
-    arguments = json.dumps(dict(step.arguments), sort_keys=True, default=str) if step.arguments else step.output
+    arguments = (
+        json.dumps(dict(step.arguments), sort_keys=True, default=str)
+        if step.arguments
+        else step.output
+    )
     return digest_text("\0".join((step.agent, step.tool, arguments, outcome_of(step))))
 
 
@@ -253,7 +279,12 @@ def _commands_of(step: Step) -> Iterator[tuple[str, frozenset[str], str, tuple[s
     elif step.arguments and not _is_file_tool(step):
         arguments = json.dumps(dict(step.arguments), ensure_ascii=False, default=str)
         values = [str(value).casefold() for value in step.arguments.values()]
-        yield f"{step.tool} {arguments}", words_in(" ".join(values)), step.tool, (step.tool, *values)
+        yield (
+            f"{step.tool} {arguments}",
+            words_in(" ".join(values)),
+            step.tool,
+            (step.tool, *values),
+        )
 
 
 def _arguments(command: str) -> tuple[str, ...]:
@@ -265,7 +296,11 @@ def _arguments(command: str) -> tuple[str, ...]:
 
 
 def _is_file_tool(step: Step) -> bool:
-    return step.kind == "tool" and not shell_command(step) and any(name in step.arguments for name in PATHS)
+    return (
+        step.kind == "tool"
+        and not shell_command(step)
+        and any(name in step.arguments for name in PATHS)
+    )
 
 
 def words_in(text: str) -> frozenset[str]:

@@ -36,7 +36,17 @@ BOUND_STOPS = ("turns", "tokens", "seconds")  # the teacher did not finish by it
 CHECK_SECONDS = 300.0
 MAX_WORKSPACE_BYTES = 100_000_000
 # Not copied into a workspace: what can be rebuilt, or holds secrets.
-NOT_COPIED = (".git", ".venv", "node_modules", "__pycache__", ".env", ".netrc", ".ssh", ".aws", ".gnupg")
+NOT_COPIED = (
+    ".git",
+    ".venv",
+    "node_modules",
+    "__pycache__",
+    ".env",
+    ".netrc",
+    ".ssh",
+    ".aws",
+    ".gnupg",
+)
 
 MAX_JOURNAL_WORKSPACE = 200_000_000  # bytes
 PACKED = ".upskill-workspace.tar"  # in the workspace, while it is packed or unpacked
@@ -56,7 +66,17 @@ class Lesson:
     def name(self) -> str:
         """Name of its recording: another task, teacher, file or check is another lesson."""
         placed = {path: sha256(data).hexdigest() for path, data in self.files.items()}
-        key = digest([self.task, self.teacher, self.agent, self.bounds, placed, sorted(self.runnable), self.check])
+        key = digest(
+            [
+                self.task,
+                self.teacher,
+                self.agent,
+                self.bounds,
+                placed,
+                sorted(self.runnable),
+                self.check,
+            ]
+        )
         return f"{as_name(self.task)[:40].strip('-') or 'lesson'}-{key}"
 
 
@@ -85,7 +105,8 @@ def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozens
     for source in map(Path, sources):
         if not source.exists():
             raise UsageError(
-                f"{source}: no such file or folder", "Pass --files a file or folder to copy into the workspace."
+                f"{source}: no such file or folder",
+                "Pass --files a file or folder to copy into the workspace.",
             )
         if not source.is_dir():
             open_input(source, most=MAX_WORKSPACE_BYTES).close()
@@ -99,7 +120,8 @@ def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozens
                 size += path.stat().st_size
                 if size > MAX_WORKSPACE_BYTES:
                     raise UsageError(
-                        f"{source}: larger than {MAX_WORKSPACE_BYTES // 10**6} MB", "Pass only what is needed."
+                        f"{source}: larger than {MAX_WORKSPACE_BYTES // 10**6} MB",
+                        "Pass only what is needed.",
                     )
                 files[name.as_posix()] = read_input(path)
                 if path.stat().st_mode & stat.S_IXUSR:
@@ -227,7 +249,9 @@ class _LessonRun:
             return await models.uncached(address, "teacher")
         # Without a role its requests are not stored: each would repeat the whole conversation, with its secrets.
         mode = "refresh" if self.fresh or self.journal else models.cache
-        cached = CachedModel(address, lambda: models.uncached(address, "teacher"), models.replies, mode)
+        cached = CachedModel(
+            address, lambda: models.uncached(address, "teacher"), models.replies, mode
+        )
         await cached.open()
         return cached
 
@@ -243,11 +267,18 @@ class _LessonRun:
         if not any(step.kind == "user" for step in steps):
             steps = (Step("user", self.lesson.task), *steps)
         clean = redact_trace(
-            replace(self.trace, steps=steps, goal=self.lesson.task, agent=self.trace.agent or self.lesson.agent)
+            replace(
+                self.trace,
+                steps=steps,
+                goal=self.lesson.task,
+                agent=self.trace.agent or self.lesson.agent,
+            )
         )
         path = None
         if self.folder and self.steps:
-            part, path = (self.folder / f"{self.lesson.name}.{suffix}" for suffix in ("part.json", ending))
+            part, path = (
+                self.folder / f"{self.lesson.name}.{suffix}" for suffix in ("part.json", ending)
+            )
             make_private_folder(self.folder)
             with open_private(path) as file:
                 file.write(write(clean.trace))
@@ -287,7 +318,9 @@ class Journal:
         return step
 
     def note(self, step: Step) -> None:
-        if step.kind == "tool" and not any(step is noted for noted in self.done):  # not one that was replayed
+        if step.kind == "tool" and not any(
+            step is noted for noted in self.done
+        ):  # not one that was replayed
             self.done.append(step)
 
     def prepare(self, setup: Setup) -> Setup:

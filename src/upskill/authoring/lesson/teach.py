@@ -52,7 +52,9 @@ async def teach(
 ) -> TeachResult:
     """LessonFailed if the check fails or, without a check, if the teacher did nothing or hit a limit."""
     if options.only_record and not options.keeps_runs:
-        raise UsageError("--only-record and log_runs=false cannot be used together", "Nothing would be saved.")
+        raise UsageError(
+            "--only-record and log_runs=false cannot be used together", "Nothing would be saved."
+        )
     if not options.task.strip():
         raise UsageError("no task was given", 'Describe the task: upskill teach "…".')
     if options.teacher == EXTRACT:
@@ -64,14 +66,20 @@ async def teach(
     if options.only_record:  # no student is needed
         options = replace(options, no_eval=True)
     teaching = _Teaching(options, models, events or AuthoringEvents(), tools)
-    generated = await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
+    generated = (
+        await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
+    )
     assert teaching.recording is not None
     return TeachResult(teaching.recording, generated)
 
 
 class _Teaching(Generation):
     def __init__(
-        self, options: TeachOptions, models: Models | None, events: AuthoringEvents, tools: Sequence[Tools]
+        self,
+        options: TeachOptions,
+        models: Models | None,
+        events: AuthoringEvents,
+        tools: Sequence[Tools],
     ) -> None:
         super().__init__(options, models, events, tools)
         self.recording: Recording | None = None
@@ -81,7 +89,13 @@ class _Teaching(Generation):
         if left_out:
             events.message(f"Not copied into the workspace: {', '.join(left_out)}.")
         self.lesson = Lesson(
-            options.task, self.teacher, options.teacher_agent, options.bounds, files, executable, options.check
+            options.task,
+            self.teacher,
+            options.teacher_agent,
+            options.bounds,
+            files,
+            executable,
+            options.check,
         )
         open_agent(self.lesson, self.keys)
 
@@ -89,7 +103,9 @@ class _Teaching(Generation):
         path = self.folder / f"{self.lesson.name}.json" if self.folder and not self.fresh else None
         if path and path.is_file():
             recording = Recording(read_trace(path, "atif"), {}, path)
-            self.events.message(f"This lesson is already recorded in {path}. Use --fresh to record it again.")
+            self.events.message(
+                f"This lesson is already recorded in {path}. Use --fresh to record it again."
+            )
         else:
             recording = await self._record(models)
         self.recording, self.recorded = recording, recording.trace.usage
@@ -112,11 +128,15 @@ class _Teaching(Generation):
         except BaseException:
             part = folder / f"{lesson.name}.part.json" if folder else None
             if part and part.is_file():
-                tell(f"What the teacher did so far is in {part}. Run the same command again to continue.")
+                tell(
+                    f"What the teacher did so far is in {part}. Run the same command again to continue."
+                )
             raise
         calls = recording.trace.calls
         where = f"recorded in {recording.path}" if recording.path else "not kept: log_runs is off"
-        tell(f"{counted(len(calls), 'tool call')}, of which {sum(map(step_failed, calls))} failed, {where}.")
+        tell(
+            f"{counted(len(calls), 'tool call')}, of which {sum(map(step_failed, calls))} failed, {where}."
+        )
         if recording.redacted:
             tell(f"Before it was saved, upskill {describe_counts(recording.redacted)}.")
         return recording
@@ -126,12 +146,18 @@ class _Teaching(Generation):
         if recording.checked:
             self.events.message(f"The check passed: {check}")
         elif recording.checked is False:
-            output = next(step.output for step in reversed(recording.trace.steps) if step.kind == "tool")
+            output = next(
+                step.output for step in reversed(recording.trace.steps) if step.kind == "tool"
+            )
             reason = f": {line}" if (line := error_line(output)) else ""
-            raise LessonFailed(f"the check failed: {check}{reason}", "Use --fresh to let it try again.", recording)
+            raise LessonFailed(
+                f"the check failed: {check}{reason}", "Use --fresh to let it try again.", recording
+            )
         elif not acted:
             raise LessonFailed(
-                "the teacher only answered and did nothing", "Choose a stronger model with -m.", recording
+                "the teacher only answered and did nothing",
+                "Choose a stronger model with -m.",
+                recording,
             )
         elif recording.bound:
             raise LessonFailed(

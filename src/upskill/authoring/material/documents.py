@@ -19,9 +19,12 @@ EXTRA = "documents"
 _log = logging.getLogger(__name__)
 MAX_UNPACKED = 200_000_000  # bytes of a Word file
 HIDING = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|(?:opacity|font-size)\s*:\s*0(?![.\d])", re.I
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|(?:opacity|font-size)\s*:\s*0(?![.\d])",
+    re.I,
 )
-AT_RULE = re.compile(r"@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}|@[^{};]*;|/\*.*?\*/", re.DOTALL)  # for print, for phones
+AT_RULE = re.compile(
+    r"@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}|@[^{};]*;|/\*.*?\*/", re.DOTALL
+)  # for print, for phones
 NOT_CONTENT = ("script", "style", "noscript", "template", "svg", "nav", "footer", "aside", "form")
 
 
@@ -42,7 +45,10 @@ def read_document(name: str, suffix: str, data: bytes) -> str:
             "Open it in the program it was made with, and save its text as a .md or .txt file.",
         ) from error
     if not text.strip():
-        raise UsageError(f"{name}: contains no text", "A scan has only pictures of text; run it through OCR first.")
+        raise UsageError(
+            f"{name}: contains no text",
+            "A scan has only pictures of text; run it through OCR first.",
+        )
     return text
 
 
@@ -64,7 +70,9 @@ def _pdf(data: bytes) -> str:
     if b"%PDF-" not in data[:1024]:
         raise _Unreadable("not a PDF file, despite its name")
     pypdf: Any = import_module("pypdf")
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it would say in words of its own what is wrong
+    logging.getLogger("pypdf").setLevel(
+        logging.CRITICAL
+    )  # it would say in words of its own what is wrong
     reader: Any = pypdf.PdfReader(BytesIO(data))
     if reader.is_encrypted:
         try:
@@ -89,7 +97,9 @@ def _html(data: bytes | str) -> str:
 
 def _hidden_by_rules(soup: Any) -> Iterator[Any]:
     for sheet in soup("style"):
-        for selector, rules in re.findall(r"([^{}]+)\{([^{}]*)\}", AT_RULE.sub("", sheet.get_text())):
+        for selector, rules in re.findall(
+            r"([^{}]+)\{([^{}]*)\}", AT_RULE.sub("", sheet.get_text())
+        ):
             if HIDING.search(rules):
                 try:
                     yield from soup.select(selector.strip())
@@ -109,7 +119,9 @@ def _notebook(data: bytes) -> str:
     notebook = dict_or_empty(json.loads(data.decode("utf-8-sig")))
     if "cells" not in notebook:
         raise _Unreadable("not a notebook: it has no cells")
-    language = dict_or_empty(dict_or_empty(notebook.get("metadata")).get("kernelspec")).get("language", "python")
+    language = dict_or_empty(dict_or_empty(notebook.get("metadata")).get("kernelspec")).get(
+        "language", "python"
+    )
     parts: list[str] = []
     for cell in map(dict_or_empty, list_or_empty(notebook["cells"])):
         source = _joined(cell.get("source")).strip()
@@ -118,7 +130,9 @@ def _notebook(data: bytes) -> str:
             continue
         parts.append(f"```{language}\n{source}\n```")
         for output in map(dict_or_empty, list_or_empty(cell.get("outputs"))):
-            text = _joined(output.get("text") or dict_or_empty(output.get("data")).get("text/plain"))
+            text = _joined(
+                output.get("text") or dict_or_empty(output.get("data")).get("text/plain")
+            )
             text = text or f"{output.get('ename', '')}: {output.get('evalue', '')}".strip(": ")
             parts.append(f"```\n{text.strip()}\n```" if text.strip() else "")
     return "\n\n".join(filter(None, parts))

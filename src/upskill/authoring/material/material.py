@@ -80,10 +80,14 @@ class Material:
     pieces: tuple[Piece, ...] = ()
     skill: Skill | None = None  # to be improved
     traces: tuple[Trace, ...] = ()  # without their secrets, in the order of their times
-    redacted: Mapping[str, int] = field(default_factory=dict[str, int])  # how many secrets of each kind
+    redacted: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # how many secrets of each kind
     sources: tuple[str, ...] = ()  # how each was read and how much of it a teacher sees, in words
     left_out: tuple[str, ...] = ()  # what else a teacher does not see
-    stored: frozenset[str] = frozenset()  # ids of pieces of an older skill, of which there may be only a part
+    stored: frozenset[str] = (
+        frozenset()
+    )  # ids of pieces of an older skill, of which there may be only a part
     files: tuple[SourceFile, ...] = ()  # that documents and traces were read from
     overruled: tuple[Overruled, ...] = ()  # what only earlier sessions support
 
@@ -111,12 +115,15 @@ class Material:
         existing: list[str] = []
         for name in ids:
             piece = self.by_id.get(name)
-            existing += piece.based_on if piece and piece.based_on else [name] if name in self.ids else []
+            existing += (
+                piece.based_on if piece and piece.based_on else [name] if name in self.ids else []
+            )
         return tuple(dict.fromkeys(existing))
 
     def excerpts(self) -> dict[str, dict[str, str]]:
         return {TASK: {"kind": TASK, "from": "", "text": _cut(self.task)}} | {
-            piece.id: {"kind": piece.kind, "from": piece.source, "text": piece.excerpt} for piece in self.pieces
+            piece.id: {"kind": piece.kind, "from": piece.source, "text": piece.excerpt}
+            for piece in self.pieces
         }
 
 
@@ -150,21 +157,36 @@ def gather(
         pieces.append(Piece(f"e{number}", "example", text, "-e"))
     told += [f"-e: {counted(len(examples), 'example')}"] if examples else []
     told += [each.about for each in tools]
-    schemas = {json.dumps(tool, ensure_ascii=False): source for each in tools for tool, source in each.schemas}
-    pieces += [Piece(f"t{number}", "tool", *schema) for number, schema in enumerate(schemas.items(), start=1)]
+    schemas = {
+        json.dumps(tool, ensure_ascii=False): source
+        for each in tools
+        for tool, source in each.schemas
+    }
+    pieces += [
+        Piece(f"t{number}", "tool", *schema)
+        for number, schema in enumerate(schemas.items(), start=1)
+    ]
     parts = 0
     for source in sources:
         if isinstance(source, (str, Path)) and (folder := _folder_of(source)):
             opened, about = _read_folder(*folder)
             told.append(about)
         else:
-            opened = [(str(source), source if isinstance(source, (Skill, Trace)) else read_source(source))]
+            opened = [
+                (str(source), source if isinstance(source, (Skill, Trace)) else read_source(source))
+            ]
         for name, read in opened:
             if isinstance(read, Skill):
                 if skill is not None:
-                    raise UsageError(f"{name}: only one skill can be improved at a time; {skill.name} was given first")
+                    raise UsageError(
+                        f"{name}: only one skill can be improved at a time; {skill.name} was given first"
+                    )
                 skill = read
-                place = skill.folder or skill.name if isinstance(source, Skill) else name.removeprefix("skill:")
+                place = (
+                    skill.folder or skill.name
+                    if isinstance(source, Skill)
+                    else name.removeprefix("skill:")
+                )
                 told.append(f"{place}: skill to improve, about {skill.tokens:,} tokens")
             elif isinstance(read, Trace):
                 session_files.append(SourceFile.of("trace", read.source) if read.source else None)
@@ -172,7 +194,9 @@ def gather(
             else:
                 file = name.removeprefix("doc:")
                 files.append(SourceFile.of("doc", file))
-                told.append(f"{file}: document, {len(read.text):,} of {read.characters:,} characters{read.note}")
+                told.append(
+                    f"{file}: document, {len(read.text):,} of {read.characters:,} characters{read.note}"
+                )
                 for text in _parts(read.text):
                     parts += 1
                     pieces.append(Piece(f"d{parts}", "document", text, Path(file).name))
@@ -192,8 +216,14 @@ def gather(
         traces=sessions.traces,
         redacted=dict(redactor.counts),
         sources=tuple(told),
-        files=(*filter(None, files), *sorted(filter(None, session_files), key=lambda file: file.path)),
-        overruled=tuple(replace(each, message=redactor.replace_known(each.message)) for each in sessions.overruled),
+        files=(
+            *filter(None, files),
+            *sorted(filter(None, session_files), key=lambda file: file.path),
+        ),
+        overruled=tuple(
+            replace(each, message=redactor.replace_known(each.message))
+            for each in sessions.overruled
+        ),
     )
 
 
@@ -203,7 +233,9 @@ def _folder_of(source: str | Path) -> tuple[Path, str] | None:
     forced = kind if kind in ("doc", "trace") and after else ""
     path = Path(after if forced else source)
     try:
-        is_folder = path.is_dir() and (bool(forced) or not any((path / name).exists() for name in MANIFESTS))
+        is_folder = path.is_dir() and (
+            bool(forced) or not any((path / name).exists() for name in MANIFESTS)
+        )
     except OSError:
         return None
     return (path, forced) if is_folder else None
@@ -217,11 +249,14 @@ def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Docum
     for path in sorted(_walk(folder, left_out)):
         if len(opened) >= MAX_FILES:
             raise UsageError(
-                f"{folder}: more than {MAX_FILES:,} files", "Choose a smaller folder, or pass single files."
+                f"{folder}: more than {MAX_FILES:,} files",
+                "Choose a smaller folder, or pass single files.",
             )
         try:
             # A skill in a folder of other things is one of the things, not the one to improve.
-            read = read_source(f"doc:{path}" if path.name in MANIFESTS else f"{kind}:{path}" if kind else path)
+            read = read_source(
+                f"doc:{path}" if path.name in MANIFESTS else f"{kind}:{path}" if kind else path
+            )
         except UsageError as error:
             reason = _why_unreadable(path)
             left_out[reason] += 1
@@ -231,7 +266,9 @@ def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Docum
             opened.append((str(path), read))
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) + why
     if not opened:
-        raise UsageError(f"{folder}: no SKILL.md and no readable file in it{counts and ': '}{counts}")
+        raise UsageError(
+            f"{folder}: no SKILL.md and no readable file in it{counts and ': '}{counts}"
+        )
     sessions = sum(isinstance(read, Trace) for _, read in opened)
     about = f"{folder}: folder, {counted(len(opened) - sessions, 'document')} and {counted(sessions, 'session')}"
     return opened, about + (f"; left out: {counts}" if counts else "")
@@ -282,8 +319,12 @@ def read_source(name: str | Path) -> Skill | Trace | Document:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     if not exists:
-        raise UsageError(f"{path}: no such file or folder", "Pass a trace, a document or a skill's folder.")
-    if kind == "skill" or (kind not in ("doc", "trace") and (is_folder or path.name.lower() == "skill.md")):
+        raise UsageError(
+            f"{path}: no such file or folder", "Pass a trace, a document or a skill's folder."
+        )
+    if kind == "skill" or (
+        kind not in ("doc", "trace") and (is_folder or path.name.lower() == "skill.md")
+    ):
         return Skill.load(path)
     if kind == "trace":
         return read_trace(path)
@@ -304,7 +345,9 @@ def _as_trace(path: Path) -> Trace:
     try:
         return read_trace(path)
     except UsageError as error:
-        raise UsageError(error.message, f"{error.hint} If it is a document, write --from doc:{path}.") from error
+        raise UsageError(
+            error.message, f"{error.hint} If it is a document, write --from doc:{path}."
+        ) from error
 
 
 def no_task(material: Material, sources: Sequence[str]) -> UsageError:
@@ -331,11 +374,15 @@ def _as_document(path: Path) -> Document:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: neither a trace nor UTF-8 text", "Save it as plain text first.") from error
+        raise UsageError(
+            f"{path}: neither a trace nor UTF-8 text", "Save it as plain text first."
+        ) from error
     shown = without_comments(text) if path.suffix.lower() in (".md", ".markdown") else text
     if not shown.strip() or "\0" in text:
         raise UsageError(f"{path}: contains no text")
-    return Document(shown, len(text), "; left out: comments, which no reader sees" if shown != text else "")
+    return Document(
+        shown, len(text), "; left out: comments, which no reader sees" if shown != text else ""
+    )
 
 
 def read_tools(name: str) -> Tools:
@@ -344,20 +391,32 @@ def read_tools(name: str) -> Tools:
     try:
         live = file.startswith(("mcp:", "http://", "https://"))
         value = (
-            list_tools(file) if live else json.loads(read_input_text(file, hint="Use --tool FILE or --tool FILE#NAME."))
+            list_tools(file)
+            if live
+            else json.loads(read_input_text(file, hint="Use --tool FILE or --tool FILE#NAME."))
         )
     except OSError as error:  # of a running server
-        raise UsageError(f"{file}: {error.strerror or error}", "Use --tool FILE or --tool FILE#NAME.") from error
+        raise UsageError(
+            f"{file}: {error.strerror or error}", "Use --tool FILE or --tool FILE#NAME."
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file}: not JSON: {error}", "--tool needs a file with MCP tool schemas.") from error
+        raise UsageError(
+            f"{file}: not JSON: {error}", "--tool needs a file with MCP tool schemas."
+        ) from error
     entries = [as_mapping(entry) or {} for entry in _entries(value)]
     tools = [tool for tool in entries if tool.get("name") and isinstance(tool["name"], str)]
     if not tools:
-        raise UsageError(f"{file}: contains no tools", "A tool needs a name, a description and an inputSchema.")
+        raise UsageError(
+            f"{file}: contains no tools", "A tool needs a name, a description and an inputSchema."
+        )
     names = [str(tool["name"]) for tool in tools]
     if tool_name and tool_name not in names:
         raise UsageError(f"{file}: no tool named {tool_name!r}", did_you_mean(tool_name, names))
-    chosen = tuple((tool, f"{Path(file).name}#{tool['name']}") for tool in tools if tool_name in ("", tool["name"]))
+    chosen = tuple(
+        (tool, f"{Path(file).name}#{tool['name']}")
+        for tool in tools
+        if tool_name in ("", tool["name"])
+    )
     about = f"{file}: {len(chosen)} of {counted(len(entries), 'tool')}"
     if nameless := len(entries) - len(tools):
         about += f"; left out: {nameless} without a name"
@@ -370,7 +429,9 @@ def read_tools(name: str) -> Tools:
 def _entries(value: object) -> list[Any]:
     """The entries of a list of tools, whether it is bare or in a reply of a server; also a tool alone."""
     if (items := as_list(value)) is not None:
-        return [dict_or_empty(item).get("function", item) for item in items]  # as chat completions write a tool
+        return [
+            dict_or_empty(item).get("function", item) for item in items
+        ]  # as chat completions write a tool
     fields = dict_or_empty(value)
     for key in ("result", "tools"):
         if key in fields:
@@ -383,7 +444,9 @@ def _parts(text: str) -> Iterator[str]:
     part: list[str] = []
     size = 0
     for line, kind in read_fences(text.splitlines()):
-        starts = kind == "text" and (bool(re.match(r"#{1,6} ", line)) or (not line.strip() and size > PART_CHARACTERS))
+        starts = kind == "text" and (
+            bool(re.match(r"#{1,6} ", line)) or (not line.strip() and size > PART_CHARACTERS)
+        )
         if starts and size:
             yield "\n".join(part).strip()
             part, size = [], 0
@@ -398,7 +461,9 @@ def _history_pieces(sessions: Sessions) -> Iterator[Piece]:
         text = json.dumps(sessions.describe(history), ensure_ascii=False)
         # A message has to be cited by itself: only then does a line follow from it.
         behind = (sessions.shown_id(*event.place) for event in history.events if event.family)
-        yield Piece(f"h{number}", "quotation", text, "several sessions", tuple(dict.fromkeys(behind)))
+        yield Piece(
+            f"h{number}", "quotation", text, "several sessions", tuple(dict.fromkeys(behind))
+        )
 
 
 def _session_pieces(sessions: Sessions) -> Iterator[tuple[list[Piece], str]]:
@@ -408,7 +473,9 @@ def _session_pieces(sessions: Sessions) -> Iterator[tuple[list[Piece], str]]:
         yield [], f"{trace.source or trace.agent or 'session'}: the same session as another file"
 
 
-def _trace_pieces(sessions: Sessions, session: int, quotations: Quotations) -> tuple[list[Piece], str]:
+def _trace_pieces(
+    sessions: Sessions, session: int, quotations: Quotations
+) -> tuple[list[Piece], str]:
     """The quotations of a trace and then its steps without noise, counted from 1; and how much of it that is.
 
     Of several sessions each piece has the time. A call that several of them made is shown with the latest.
@@ -478,7 +545,10 @@ def _without_reminders(step: Step) -> tuple[Step, int]:
 def _size(step: Step) -> int:
     """In characters."""
     return (
-        len(step.text) + len(step.tool) + len(step.output) + sum(len(str(value)) for value in step.arguments.values())
+        len(step.text)
+        + len(step.tool)
+        + len(step.output)
+        + sum(len(str(value)) for value in step.arguments.values())
     )
 
 
@@ -500,7 +570,10 @@ def _cut_to_fit(piece: Piece, budget: int) -> list[Piece]:
         return [piece]
     size = max(200, budget - 40)  # characters: four bytes make a token, and some letters have four
     texts = [piece.text[start : start + size] for start in range(0, len(piece.text), size)]
-    return [replace(piece, text=f"(part {number} of {len(texts)}) {text}") for number, text in enumerate(texts, 1)]
+    return [
+        replace(piece, text=f"(part {number} of {len(texts)}) {text}")
+        for number, text in enumerate(texts, 1)
+    ]
 
 
 def _cut(text: str) -> str:

@@ -41,7 +41,10 @@ async def _ask(address: str, package: Any) -> list[dict[str, Any]]:
         async with asyncio.timeout(SECONDS), _connect(address, package) as client:
             for _ in range(MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
-                tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+                tools += [
+                    tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+                    for tool in page.tools
+                ]
                 if not (cursor := page.next_cursor):
                     return tools
         raise UsageError(f"{address}: never stops listing tools")
@@ -69,7 +72,11 @@ async def _connect(address: str, package: Any) -> AsyncGenerator[Any]:
     if not command:
         raise UsageError("no command after mcp:", "For example --tool 'mcp:npx my-server'.")
     # With the same environment as in a shell.
-    server = package.StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+    server = package.StdioServerParameters(
+        command=command[0], args=command[1:], env=dict(os.environ)
+    )
     with Path(os.devnull).open("w", encoding="utf-8") as null:  # noqa: ASYNC230 - nothing to wait for
-        async with package.Client(package.stdio_client(server, null), read_timeout_seconds=SECONDS) as client:
+        async with package.Client(
+            package.stdio_client(server, null), read_timeout_seconds=SECONDS
+        ) as client:
             yield client

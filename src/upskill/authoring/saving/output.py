@@ -37,7 +37,9 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
             f"Use lowercase letters, digits and dashes, for example {folder.parent / (better or 'skill')}.",
         )
     if folder.exists() and not may_replace:
-        raise UsageError(f"{folder}: already exists", "Choose another --output, or replace it with --force.")
+        raise UsageError(
+            f"{folder}: already exists", "Choose another --output, or replace it with --force."
+        )
     check_writable(folder, "Choose another --output.")
 
 
@@ -64,14 +66,26 @@ class Destination:
     def choose_name(self) -> str:
         """The skill's name where --output or the skill to be improved decides it; UsageError if it cannot be saved."""
         if not self.output:
-            check_writable(self.skills / "NAME", "Choose another folder with --output, or skills_dir in the settings.")
+            check_writable(
+                self.skills / "NAME",
+                "Choose another folder with --output, or skills_dir in the settings.",
+            )
         if not self.output and self.older is None:
             return ""
-        folder = Path(self.output) if self.output else self.skills / (self.older.name if self.older else "")
+        folder = (
+            Path(self.output)
+            if self.output
+            else self.skills / (self.older.name if self.older else "")
+        )
         if self.output:
             check_output(folder, may_replace=self.force or self.is_ours(folder))
         nobody_to_ask = self.events.replace_edited is None and not self.force
-        if nobody_to_ask and (before := _load(folder)) and self.is_ours(folder) and edited_by_hand(before):
+        if (
+            nobody_to_ask
+            and (before := _load(folder))
+            and self.is_ours(folder)
+            and edited_by_hand(before)
+        ):
             raise UsageError(
                 f"{folder}: written or edited by hand",
                 f"Use --force to replace it (this version is kept in {folder.parent / PREVIOUS / folder.name}), or save"
@@ -84,7 +98,11 @@ class Destination:
         first = self._first(skill)
         if self.force:
             return first
-        folder = next(folder for folder in _numbered(first) if not folder.exists() or self._may_replace(folder, skill))
+        folder = next(
+            folder
+            for folder in _numbered(first)
+            if not folder.exists() or self._may_replace(folder, skill)
+        )
         if folder != first:
             self.events.message(f"{first} is unchanged.")
         return folder
@@ -92,7 +110,9 @@ class Destination:
     def choose_draft_folder(self, skill: Skill) -> Path:
         """For a draft: the same, or one beside it where that one holds more than a draft of ours."""
         return next(
-            folder for folder in _numbered(self._first(skill)) if not folder.exists() or self._holds_our_draft(folder)
+            folder
+            for folder in _numbered(self._first(skill))
+            if not folder.exists() or self._holds_our_draft(folder)
         )
 
     def save(self, skill: Skill, folder: Path) -> tuple[Skill, Path | None]:
@@ -100,14 +120,25 @@ class Destination:
         before, previous = _load(folder), None
         is_new = before is None or before.visible_hash != skill.visible_hash
         loses_proof = before is not None and is_proven(before) and not is_proven(skill)
-        if before and loses_proof and not edited_by_hand(before) and _content(before) == _content(skill):
-            self.events.message(f"{folder} already contains this skill with its results. It is unchanged.")
+        if (
+            before
+            and loses_proof
+            and not edited_by_hand(before)
+            and _content(before) == _content(skill)
+        ):
+            self.events.message(
+                f"{folder} already contains this skill with its results. It is unchanged."
+            )
             return before, None
         try:
             if before and not _is_draft(before) and (is_new or loses_proof):
-                version = re.sub(r"[^\w.]+", "-", str(_metadata(before).get("version", ""))).strip(".-")[:40]
+                version = re.sub(r"[^\w.]+", "-", str(_metadata(before).get("version", ""))).strip(
+                    ".-"
+                )[:40]
                 name = f"{version or 'unversioned'}-{before.visible_hash[:8]}"
-                previous = before.save(folder.parent / PREVIOUS / folder.name / name, overwrite=True)
+                previous = before.save(
+                    folder.parent / PREVIOUS / folder.name / name, overwrite=True
+                )
             if before is None or is_new or not edited_by_hand(before):
                 skill = record_version(skill)
             skill.save(folder, overwrite=True)
@@ -128,21 +159,38 @@ class Destination:
         return before is not None and is_proven(before) and self.is_ours(first)
 
     def remove_draft(self, draft: Path | None, finished: Path, *, quietly: bool) -> None:
-        if draft and draft.resolve() != finished.resolve() and (skill := _load(draft)) and _is_draft(skill):
+        if (
+            draft
+            and draft.resolve() != finished.resolve()
+            and (skill := _load(draft))
+            and _is_draft(skill)
+        ):
             shutil.rmtree(draft, ignore_errors=True)
             if not quietly:
                 self.events.message(f"Removed the draft in {draft}. The skill is in {finished}.")
 
     def is_ours(self, folder: Path) -> bool:
         """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""
-        if self.older is not None and self.older.folder is not None and folder.resolve() == self.older.folder:
+        if (
+            self.older is not None
+            and self.older.folder is not None
+            and folder.resolve() == self.older.folder
+        ):
             return True
         before = _load(folder)
-        if self.older and before and before.visible_hash == self.older.visible_hash and not edited_by_hand(before):
+        if (
+            self.older
+            and before
+            and before.visible_hash == self.older.visible_hash
+            and not edited_by_hand(before)
+        ):
             return True
         made = _metadata(before)
         teacher, task = self.author
-        makers = (made.get("generated_by"), made.get("source_task")), (made.get("improved_by"), made.get("request"))
+        makers = (
+            (made.get("generated_by"), made.get("source_task")),
+            (made.get("improved_by"), made.get("request")),
+        )
         return (shared_name(teacher), task) in makers
 
     def _first(self, skill: Skill) -> Path:
@@ -152,14 +200,23 @@ class Destination:
         before = _load(folder)
         if not self.is_ours(folder):
             return False
-        if before is None or not edited_by_hand(before) or before.visible_hash == skill.visible_hash:
+        if (
+            before is None
+            or not edited_by_hand(before)
+            or before.visible_hash == skill.visible_hash
+        ):
             return True
         ask = self.events.replace_edited
         return ask is not None and ask(folder, changes(before, skill))
 
     def _holds_our_draft(self, folder: Path) -> bool:
         before = _load(folder)
-        return before is not None and self.is_ours(folder) and _is_draft(before) and not edited_by_hand(before)
+        return (
+            before is not None
+            and self.is_ours(folder)
+            and _is_draft(before)
+            and not edited_by_hand(before)
+        )
 
 
 def _numbered(first: Path) -> Iterator[Path]:
@@ -186,7 +243,9 @@ def replace_manifest(skill: Skill, folder: Path) -> Path:
 
 def record_version(skill: Skill) -> Skill:
     provenance = Provenance.of(skill)
-    return replace(provenance, metadata=dict(provenance.metadata) | {RECORD: skill.visible_hash}).add_to(skill)
+    return replace(
+        provenance, metadata=dict(provenance.metadata) | {RECORD: skill.visible_hash}
+    ).add_to(skill)
 
 
 def edited_by_hand(skill: Skill) -> bool:
@@ -199,10 +258,18 @@ def is_proven(skill: Skill) -> bool:
 
 
 def changes(before: Skill, after: Skill) -> str:
-    old, new = ({path: _lines(data) for path, data in _content(skill).items()} for skill in (before, after))
-    seen = [path for path in sorted(old.keys() | new.keys()) if not path.startswith(HIDDEN_FROM_STUDENTS)]
+    old, new = (
+        {path: _lines(data) for path, data in _content(skill).items()} for skill in (before, after)
+    )
+    seen = [
+        path
+        for path in sorted(old.keys() | new.keys())
+        if not path.startswith(HIDDEN_FROM_STUDENTS)
+    ]
     diffs = (
-        difflib.unified_diff(old.get(path, []), new.get(path, []), f"now/{path}", f"new/{path}", lineterm="")
+        difflib.unified_diff(
+            old.get(path, []), new.get(path, []), f"now/{path}", f"new/{path}", lineterm=""
+        )
         for path in seen
     )
     return "\n".join(chain.from_iterable(diffs))

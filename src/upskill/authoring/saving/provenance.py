@@ -32,7 +32,9 @@ VERSION = "1.0.0"  # of a skill that is new
 SOURCE_FILES = "source_files"  # in the metadata
 DRAFT, UNPROVEN = "draft, unproven", "unproven"  # states of a skill that was not evaluated
 
-Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
+Spent = Mapping[
+    str, tuple[int, float | None]
+]  # tokens and dollars by role; None: a price is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,9 @@ class SourceFile:
             yield from (parent / path for parent in skill_folder.absolute().parents)
 
     def find(self, skill_folder: Path | None) -> Path | None:
-        return next((path for path in self.places(skill_folder) if _file_digest(path) == self.digest), None)
+        return next(
+            (path for path in self.places(skill_folder) if _file_digest(path) == self.digest), None
+        )
 
 
 def shared_name(model: str) -> str:
@@ -98,15 +102,26 @@ class SearchCost:
         return _sum(cost for _, cost in self.spent.values())
 
     def to_dict(self) -> dict[str, Any]:
-        spent = {role: {"tokens": tokens, "cost_usd": _rounded(cost)} for role, (tokens, cost) in self.spent.items()}
-        return {"search": self.search, "tokens": self.tokens, "cost_usd": _rounded(self.cost_usd), "spent": spent}
+        spent = {
+            role: {"tokens": tokens, "cost_usd": _rounded(cost)}
+            for role, (tokens, cost) in self.spent.items()
+        }
+        return {
+            "search": self.search,
+            "tokens": self.tokens,
+            "cost_usd": _rounded(self.cost_usd),
+            "spent": spent,
+        }
 
     @classmethod
     def from_dict(cls, row: dict[str, Any]) -> SearchCost:
         spent: dict[str, tuple[int, float | None]] = {}
         for role, spending in (as_mapping(row.get("spent")) or {"unknown": None}).items():
             amounts = dict_or_empty(spending)
-            spent[role] = (int(_amount(amounts.get("tokens")) or 0), _amount(amounts.get("cost_usd")))
+            spent[role] = (
+                int(_amount(amounts.get("tokens")) or 0),
+                _amount(amounts.get("cost_usd")),
+            )
         return cls(str(row.get("search", "")), spent)
 
 
@@ -114,10 +129,14 @@ class SearchCost:
 class Provenance:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tests: tuple[Any, ...] = ()
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # of `cite_lines`
+    sources: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )  # of `cite_lines`
     evidence: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     costs: tuple[SearchCost, ...] = ()
-    other_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # fields that are not ours, kept
+    other_fields: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # fields that are not ours, kept
 
     @classmethod
     def of(cls, skill: Skill) -> Provenance:
@@ -141,8 +160,14 @@ class Provenance:
                 )
                 for row in rows
             },
-            {key: {k: str(v) for k, v in dict_or_empty(row).items()} for key, row in evidence.items()},
-            tuple(SearchCost.from_dict(dict_or_empty(row)) for row in list_or_empty(fields.pop("making", []))),
+            {
+                key: {k: str(v) for k, v in dict_or_empty(row).items()}
+                for key, row in evidence.items()
+            },
+            tuple(
+                SearchCost.from_dict(dict_or_empty(row))
+                for row in list_or_empty(fields.pop("making", []))
+            ),
             fields,
         )
 
@@ -156,11 +181,17 @@ class Provenance:
             fields["tests"] = list(self.tests)
         if sources:
             fields["sources"] = [
-                {**({"after": key.partition("\n")[0]} if "\n" in key else {}), "line": line, "evidence": list(ids)}
+                {
+                    **({"after": key.partition("\n")[0]} if "\n" in key else {}),
+                    "line": line,
+                    "evidence": list(ids),
+                }
                 for key, ids in sources.items()
                 for line in [key.rpartition("\n")[2]]
             ]
-            fields["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
+            fields["evidence"] = {
+                name: dict(row) for name, row in self.evidence.items() if name in cited
+            }
         if self.costs:
             fields["making"] = [cost.to_dict() for cost in self.costs]
         return skill.with_file(FILE, _json({**fields, **self.other_fields}))
@@ -168,8 +199,14 @@ class Provenance:
     def with_sources(
         self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]
     ) -> Provenance:
-        more = {line.strip(" \t"): tuple(dict.fromkeys(ids)) for line, ids in sources.items() if line.strip()}
-        return replace(self, sources={**self.sources, **more}, evidence={**self.evidence, **evidence})
+        more = {
+            line.strip(" \t"): tuple(dict.fromkeys(ids))
+            for line, ids in sources.items()
+            if line.strip()
+        }
+        return replace(
+            self, sources={**self.sources, **more}, evidence={**self.evidence, **evidence}
+        )
 
     def with_author(self, model: str, task: str) -> Provenance:
         metadata: dict[str, Any] = {
@@ -206,8 +243,13 @@ class Provenance:
     @property
     def source_files(self) -> list[SourceFile]:
         rows = [dict_or_empty(row) for row in list_or_empty(self.metadata.get(SOURCE_FILES))]
-        files = [SourceFile(*(str(row.get(name, "")) for name in ("kind", "path", "digest"))) for row in rows]
-        return [file for file in files if file.kind in ("doc", "trace") and file.path and file.digest]
+        files = [
+            SourceFile(*(str(row.get(name, "")) for name in ("kind", "path", "digest")))
+            for row in rows
+        ]
+        return [
+            file for file in files if file.kind in ("doc", "trace") and file.path and file.digest
+        ]
 
     def with_source_files(self, files: Iterable[SourceFile]) -> Provenance:
         """For one path, the latest file counts."""
@@ -229,7 +271,11 @@ def cite_lines(lines: Iterable[tuple[str, tuple[str, ...] | None]]) -> dict[str,
         for key in dict.fromkeys(keys):
             if ids is not None:
                 sources[key] = tuple(dict.fromkeys([*sources.get(key, ()), *ids]))
-    return {key: ids for key, ids in sources.items() if "\n" not in key or ids != sources[key.rpartition("\n")[2]]}
+    return {
+        key: ids
+        for key, ids in sources.items()
+        if "\n" not in key or ids != sources[key.rpartition("\n")[2]]
+    }
 
 
 def _places(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -252,7 +298,12 @@ def sourced_lines(skill: Skill) -> list[SourcedLine]:
     sources, lines = Provenance.of(skill).sources, skill.body.splitlines()
     found = [sources.get(place, sources.get(line)) for line, place in _places(lines)]
     return [
-        SourcedLine(line, ids or (), is_fact(line) and OWN_KNOWLEDGE in (ids or ()), is_fact(line) and ids is None)
+        SourcedLine(
+            line,
+            ids or (),
+            is_fact(line) and OWN_KNOWLEDGE in (ids or ()),
+            is_fact(line) and ids is None,
+        )
         for line, ids in zip(lines, found, strict=True)
     ]
 
@@ -267,7 +318,9 @@ def is_from_memory(skill: Skill) -> bool:
     """A model wrote it, and no line of it cites anything but the task."""
     provenance = Provenance.of(skill)
     cited = {name for ids in provenance.sources.values() for name in ids} - {OWN_KNOWLEDGE, "task"}
-    return bool(provenance.metadata.get("generated_by")) and not cited and not provenance.source_files
+    return (
+        bool(provenance.metadata.get("generated_by")) and not cited and not provenance.source_files
+    )
 
 
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
@@ -333,7 +386,12 @@ def _rounded(cost: float | None) -> float | None:
 
 
 def _amount(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not math.isfinite(value)
+        or value < 0
+    ):
         return None
     return float(value)
 

@@ -23,7 +23,10 @@ from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import CaseGroups, paired_lift, sign_flip_p_value
 
 ALPHA = 0.05  # the chance that a search confirms a skill that is no better
-EARLIER_LOOK, LAST_LOOK = 0.005, 0.04  # for exactly these cases: two looks during the confirmation, and the last
+EARLIER_LOOK, LAST_LOOK = (
+    0.005,
+    0.04,
+)  # for exactly these cases: two looks during the confirmation, and the last
 WITHIN_REACH = 0.10  # before the last look: if a test over cases misses this level, more rounds are not worth it
 CONFIRMING_PAIRS = 96  # about: enough to see a gain of 20 points four times in five
 MAX_ROUNDS = 12  # of the confirmation, on few cases
@@ -46,7 +49,11 @@ Decision = Literal[
     "not decided",  # errors or a ceiling came first
     "not tried",  # there was nothing new to try
 ]
-KEPT: tuple[Decision, ...] = ("confirmed", "best guess", "kept as requested")  # at the end of a search
+KEPT: tuple[Decision, ...] = (
+    "confirmed",
+    "best guess",
+    "kept as requested",
+)  # at the end of a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,9 @@ class Comparison:
             by_case[case] = by_case.get(case, 0.0) + difference
         fixed = tuple(case for case, total in by_case.items() if total > 0)
         broken = tuple(case for case, total in by_case.items() if total < 0)
-        return cls(fixed, broken, len(by_case) - len(fixed) - len(broken), differences, cases, errored)
+        return cls(
+            fixed, broken, len(by_case) - len(fixed) - len(broken), differences, cases, errored
+        )
 
     def plus(self, other: Comparison) -> Comparison:
         cases, differences = self.cases + other.cases, self.differences + other.differences
@@ -77,7 +86,9 @@ class Comparison:
     @property
     def is_open(self) -> bool:
         """Not ahead, but some cases changed, and more trials of these may tell."""
-        return self.decidable and any(self.differences) and self.gain <= 0 and self.p_worse > HOPELESS
+        return (
+            self.decidable and any(self.differences) and self.gain <= 0 and self.p_worse > HOPELESS
+        )
 
     @property
     def decidable(self) -> bool:
@@ -126,11 +137,17 @@ class Comparison:
 
     def cases_needed(self, holds: Callable[[Comparison], bool]) -> int | None:
         """About how many cases that come out like these would do; None: more than MAX_CASES_NAMED."""
-        by_case = groupby(sorted(zip(self.cases, self.differences, strict=True)), key=lambda pair: pair[0])
+        by_case = groupby(
+            sorted(zip(self.cases, self.differences, strict=True)), key=lambda pair: pair[0]
+        )
         pairs = sorted(([difference for _, difference in group] for _, group in by_case), key=sum)
         count = len(pairs)
         while pairs and (count := max(count + 1, round(1.1 * count))) <= MAX_CASES_NAMED:
-            drawn = [(str(number), each) for number in range(count) for each in pairs[number * len(pairs) // count]]
+            drawn = [
+                (str(number), each)
+                for number in range(count)
+                for each in pairs[number * len(pairs) // count]
+            ]
             cases, differences = zip(*drawn, strict=True)
             if holds(replace(self, differences=differences, cases=cases)):
                 return count
@@ -159,7 +176,9 @@ class Confirmation:
     rounds: int
     trials: int  # what it cost at most
     tried: int = 1  # candidates that it was chosen from on the same cases
-    only_not_worse: bool = False  # no case could get better, so it had to be shown that none got worse
+    only_not_worse: bool = (
+        False  # no case could get better, so it had to be shown that none got worse
+    )
     older_cases: Comparison | None = None  # those that must not get worse
     before: Decision = "first draft"  # what it was compared with
 
@@ -170,8 +189,16 @@ class Confirmation:
     @property
     def summary(self) -> str:
         summary = self.cases.summary
-        if self.cases.decidable and not self.only_not_worse and (p := self.cases.p_value) is not None:
-            after = f", and {self.level:.3f} is needed after {self.tried} candidates" if self.tried > 1 else ""
+        if (
+            self.cases.decidable
+            and not self.only_not_worse
+            and (p := self.cases.p_value) is not None
+        ):
+            after = (
+                f", and {self.level:.3f} is needed after {self.tried} candidates"
+                if self.tried > 1
+                else ""
+            )
             summary += f" ({'p < 0.001' if p < 0.001 else f'p = {p:.3f}'} over cases{after})"
         if self.older_cases is not None:
             summary += f"; older cases: {self.older_cases.summary}"
@@ -195,15 +222,26 @@ class Confirmation:
         """Why a best guess is not confirmed, in words."""
         if self.cases.identical:
             return "fresh seeds gave the same answers, so repeats count as one draw and nothing can be tested"
-        for part, must_be_better in ((self.cases, not self.only_not_worse), (self.older_cases, False)):
+        for part, must_be_better in (
+            (self.cases, not self.only_not_worse),
+            (self.older_cases, False),
+        ):
             test = Comparison.is_better if must_be_better else Comparison.is_not_worse
             if part is None or test(part, self.level):
                 continue
             total = len({*part.cases})
             kind = "older cases" if part is self.older_cases else "train cases"
-            what = "to detect an edit of this size" if must_be_better else f"to rule out a loss of {MARGIN:.0%}"
+            what = (
+                "to detect an edit of this size"
+                if must_be_better
+                else f"to rule out a loss of {MARGIN:.0%}"
+            )
             enough = part.cases_needed(lambda more, test=test: test(more, self.level))
-            hint = f"about {enough} would be enough" if enough else f"even {MAX_CASES_NAMED} would not be enough"
+            hint = (
+                f"about {enough} would be enough"
+                if enough
+                else f"even {MAX_CASES_NAMED} would not be enough"
+            )
             return f"{total} {kind} are too few {what}; {hint}"
         return ""
 
@@ -241,20 +279,34 @@ def compare(
     `worst`: trials that errored count against the later one, and so do those that it passed when asked once more.
     """
     old, new = (
-        {(row.case, row.seed): row for row in rows if row.arm == name and (cases is None or row.case in cases)}
+        {
+            (row.case, row.seed): row
+            for row in rows
+            if row.arm == name and (cases is None or row.case in cases)
+        }
         for rows, name in ((before, arm), (after, "skill"))
     )
-    keys = sorted(key for key in old.keys() & new.keys() if worst or None not in (old[key].passed, new[key].passed))
+    keys = sorted(
+        key
+        for key in old.keys() & new.keys()
+        if worst or None not in (old[key].passed, new[key].passed)
+    )
     errored = sum(row.passed is None for row in [*old.values(), *new.values()])
     differences = tuple(
-        float(bool(new[key].passed) and not (worst and new[key].redraws)) - float(old[key].passed is not False)
+        float(bool(new[key].passed) and not (worst and new[key].redraws))
+        - float(old[key].passed is not False)
         for key in keys
     )
     return Comparison.of(tuple(case for case, _ in keys), differences, errored)
 
 
 def confirm(
-    better: Comparison, older: Comparison | None, here: float, over_cases: float, *, only_not_worse: bool = False
+    better: Comparison,
+    older: Comparison | None,
+    here: float,
+    over_cases: float,
+    *,
+    only_not_worse: bool = False,
 ) -> Decision:
     """Decide at a level for exactly these cases, and at another for a test over cases."""
     parts = [better, *([older] if older else [])]
@@ -262,8 +314,14 @@ def confirm(
         return "not decided"
     is_guess = better.is_not_worse_here(here) if only_not_worse else better.is_better_here(here)
     if is_guess and (older is None or older.is_not_worse_here(here)):
-        is_shown = better.is_not_worse(over_cases) if only_not_worse else better.is_better(over_cases)
-        return "confirmed" if is_shown and (older is None or older.is_not_worse(over_cases)) else "best guess"
+        is_shown = (
+            better.is_not_worse(over_cases) if only_not_worse else better.is_better(over_cases)
+        )
+        return (
+            "confirmed"
+            if is_shown and (older is None or older.is_not_worse(over_cases))
+            else "best guess"
+        )
     return "worse" if any(part.p_worse <= SHOWN_WORSE for part in parts) else "not enough evidence"
 
 

@@ -14,23 +14,37 @@ from upskill.runs.stores import Run, Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
-UNMASKED_CHECKS = ("extract", "compiles")  # their texts are file names and languages, which no answer has to guess
+UNMASKED_CHECKS = (
+    "extract",
+    "compiles",
+)  # their texts are file names and languages, which no answer has to guess
 
 
 def failures_in_run(
-    store: Store, run: Run, cases: Mapping[str, Case], evidence: Mapping[str, str] | None = None, model: str = ""
+    store: Store,
+    run: Run,
+    cases: Mapping[str, Case],
+    evidence: Mapping[str, str] | None = None,
+    model: str = "",
 ) -> list[Failure]:
     failures: dict[str, Failure] = {}
     for result in store.results(run):
         case = cases.get(result.trial.case)
-        if result.trial.arm != "skill" or result.passed is not False or case is None or case.held_out:
+        if (
+            result.trial.arm != "skill"
+            or result.passed is not False
+            or case is None
+            or case.held_out
+        ):
             continue
         if not model or result.trial.model == model:
             failures.setdefault(case.id, _failure(case, result, evidence or {}))
     return list(failures.values())
 
 
-def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
+def stored_failures(
+    store: Store, skill: Skill, student: Address, suite: Suite | None = None
+) -> list[Failure]:
     """Failures of this student with this skill in earlier runs, on cases that the suite neither has nor holds out."""
     hidden = {case.prompt for case in suite.held_out} if suite else set[str]()
     known = {case.id for case in suite.train} if suite else set[str]()

@@ -35,8 +35,15 @@ class Mark:
     @property
     def text(self) -> str:
         verdict, note = self.remark.verdict, self.remark.note
-        opinion = f"called this answer {verdict}" if verdict in ("wrong", "odd") else "said of this answer"
-        lines = [f"A person {opinion}: {note}" if note else f"A person {opinion}.", f"Asked: {self.prompt}"]
+        opinion = (
+            f"called this answer {verdict}"
+            if verdict in ("wrong", "odd")
+            else "said of this answer"
+        )
+        lines = [
+            f"A person {opinion}: {note}" if note else f"A person {opinion}.",
+            f"Asked: {self.prompt}",
+        ]
         if self.answer:
             cut = " […]" if len(self.answer) > MAX_ANSWER else ""
             lines.append(f"Answered: {self.answer[:MAX_ANSWER]}{cut}")
@@ -57,13 +64,20 @@ class Feedback:
         """Answers that a person called wrong, as a refiner sees them: the latest of each case."""
         wrong = {mark.case: mark for mark in self.usable if mark.remark.verdict == "wrong"}
         return [
-            Failure(case, mark.prompt, mark.answer, (f"a person: {redact(mark.remark.note) or 'it is wrong'}",))
+            Failure(
+                case,
+                mark.prompt,
+                mark.answer,
+                (f"a person: {redact(mark.remark.note) or 'it is wrong'}",),
+            )
             for case, mark in wrong.items()
         ]
 
     def add_to(self, material: Material) -> Material:
         ids = (name for number in count(1) if (name := f"p{number}") not in material.ids)
-        pieces = [Piece(next(ids), "failure", redact(mark.text), "a person") for mark in self.usable]
+        pieces = [
+            Piece(next(ids), "failure", redact(mark.text), "a person") for mark in self.usable
+        ]
         return replace(material, pieces=(*material.pieces, *pieces))
 
     def strengthen(self, suite: Suite) -> Suite:
@@ -72,7 +86,11 @@ class Feedback:
         for mark in self.usable:
             if (case := cases.get(mark.case)) and (checks := self._stronger(mark)):
                 known = [{named.name: named.config} for named in case.checks]
-                new = [read_checks(check, f"feedback on {case.id}") for check in checks if check not in known]
+                new = [
+                    read_checks(check, f"feedback on {case.id}")
+                    for check in checks
+                    if check not in known
+                ]
                 cases[case.id] = replace(case, checks=(*case.checks, *chain.from_iterable(new)))
         return replace(suite, cases=tuple(cases.values()))
 
@@ -112,7 +130,13 @@ class Feedback:
 
 
 def read_marks(
-    paths: Iterable[str], skill: Skill, suite: Suite | None, store: Store | None, location: str, *, judged: bool = False
+    paths: Iterable[str],
+    skill: Skill,
+    suite: Suite | None,
+    store: Store | None,
+    location: str,
+    *,
+    judged: bool = False,
 ) -> Feedback:
     remarks = [remark for path in paths for remark in read_feedback(path) if not remark.takes_back]
     with nullcontext(store) if store else find_store(location) or nullcontext() as opened:
@@ -129,7 +153,9 @@ def _find_run(store: Store | None, name: str) -> Run | None:
     return run if run and run.id == name else None
 
 
-def _mark(remark: Remark, run: Run | None, store: Store | None, skill: Skill, suite: Suite | None) -> Mark:
+def _mark(
+    remark: Remark, run: Run | None, store: Store | None, skill: Skill, suite: Suite | None
+) -> Mark:
     trial = trial_of(remark, run) if run else None
     result = store.result(run, trial) if store and run and trial else None
     ids = [case.id for case in suite.cases] if suite else []
@@ -140,7 +166,10 @@ def _mark(remark: Remark, run: Run | None, store: Store | None, skill: Skill, su
     answer = result.trace.answer if result and result.trace else ""
     passed = result.passed if result else None
     # Held out here or in the run, under whatever id.
-    hidden = bool((stored and stored.held_out) or (suite and prompt in {case.prompt for case in suite.held_out}))
+    hidden = bool(
+        (stored and stored.held_out)
+        or (suite and prompt in {case.prompt for case in suite.held_out})
+    )
     unusable = ""
     if run and run.skill != skill.name:
         unusable = f"about another skill, {run.skill}: left out"

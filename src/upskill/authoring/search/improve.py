@@ -6,7 +6,14 @@ from dataclasses import replace
 from itertools import chain, count
 from typing import cast, get_args
 
-from upskill.authoring.material.material import MAX_EXCERPT, TASK, Material, Piece, PieceKind, gather
+from upskill.authoring.material.material import (
+    MAX_EXCERPT,
+    TASK,
+    Material,
+    Piece,
+    PieceKind,
+    gather,
+)
 from upskill.authoring.saving.provenance import Provenance
 from upskill.authoring.search.refiners import Proposal
 from upskill.authoring.writing.summarize import DEFAULT_BUDGET
@@ -33,7 +40,9 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
     if older is None:
         return material
     provenance = Provenance.of(older)
-    rows = {name: row for name, row in provenance.evidence.items() if name != TASK and row.get("text")}
+    rows = {
+        name: row for name, row in provenance.evidence.items() if name != TASK and row.get("text")
+    }
     used = set(rows)
     unclaimed: dict[_Content, list[str]] = {}
     for name, row in rows.items():
@@ -48,10 +57,18 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
     def add_new(pieces: Iterable[Piece], known: Iterable[Piece] = ()) -> list[Piece]:
         """The pieces that are not shown already, with ids of their own."""
         before = {(piece.source, piece.excerpt): piece.id for piece in known}
-        repeated = {piece.id: name for piece in pieces if (name := before.get((piece.source, piece.excerpt)))}
+        repeated = {
+            piece.id: name
+            for piece in pieces
+            if (name := before.get((piece.source, piece.excerpt)))
+        }
         ids = repeated | {piece.id: claim_id(piece) for piece in pieces if piece.id not in repeated}
         return [
-            replace(piece, id=ids[piece.id], based_on=tuple(ids.get(name, name) for name in piece.based_on))
+            replace(
+                piece,
+                id=ids[piece.id],
+                based_on=tuple(ids.get(name, name) for name in piece.based_on),
+            )
             for piece in pieces
             if piece.id not in repeated
         ]
@@ -64,8 +81,14 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
         sessions = gather("", sources=[*traces, *material.traces])
         others = (piece for piece in material.pieces if not _SESSION_PIECE.fullmatch(piece.id))
         pieces = (*others, *sessions.pieces)
-        material = replace(material, pieces=pieces, traces=sessions.traces, overruled=sessions.overruled)
-    old_sessions = {number for number, trace in enumerate(material.traces, start=1) if trace.source not in new_sources}
+        material = replace(
+            material, pieces=pieces, traces=sessions.traces, overruled=sessions.overruled
+        )
+    old_sessions = {
+        number
+        for number, trace in enumerate(material.traces, start=1)
+        if trace.source not in new_sources
+    }
     new_pieces, read_again = list[Piece](), list[Piece]()
     ids: dict[str, str] = {}
     for before, piece in zip(material.pieces, add_new(material.pieces), strict=True):
@@ -80,17 +103,30 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
     for parts in documents:
         read_again += add_new(parts, new_pieces)
     recorded = given_files | {file.name for file in provenance.source_files}
-    origins = {row.get("from", "") for row in provenance.evidence.values() if row.get("kind") in ("document", "step")}
-    left_out += [_only_cited(name, "its location is unknown") for name in sorted(origins - recorded - {""})]
+    origins = {
+        row.get("from", "")
+        for row in provenance.evidence.values()
+        if row.get("kind") in ("document", "step")
+    }
+    left_out += [
+        _only_cited(name, "its location is unknown") for name in sorted(origins - recorded - {""})
+    ]
     excerpts = [
-        Piece(name, _kind(rows[name].get("kind", "")), redact(rows[name]["text"]), rows[name].get("from", ""))
+        Piece(
+            name,
+            _kind(rows[name].get("kind", "")),
+            redact(rows[name]["text"]),
+            rows[name].get("from", ""),
+        )
         for name in chain.from_iterable(unclaimed.values())
     ]
     room = budget - sum(piece.tokens for piece in (*new_pieces, *excerpts))
     chosen = _choose(read_again, set(rows), material.task, room)
     if len(chosen) < len(read_again):
         missing = len(read_again) - len(chosen)
-        left_out.append(f"{missing} of {len(read_again)} pieces of the older material, which did not fit")
+        left_out.append(
+            f"{missing} of {len(read_again)} pieces of the older material, which did not fit"
+        )
     return replace(
         material,
         pieces=(*new_pieces, *excerpts, *chosen),
@@ -118,7 +154,9 @@ def _read_sources(
                 left_out.append(f"the rest of {file.path}: {error.message}")
         elif file.name not in given_files:
             changed = any(path.is_file() for path in file.places(older.folder))
-            left_out.append(_only_cited(file.path, "it has changed since" if changed else "it no longer exists"))
+            left_out.append(
+                _only_cited(file.path, "it has changed since" if changed else "it no longer exists")
+            )
     return traces, documents, left_out
 
 
@@ -128,16 +166,17 @@ def _undated(text: str) -> str:
 
 
 def _only_cited(name: str, why: str) -> str:
-    return (
-        f"the rest of {name} ({why}): only what the older lines cite is shown; pass it again with --from to show it all"
-    )
+    cited = "only what the older lines cite is shown"
+    return f"the rest of {name} ({why}): {cited}; pass it again with --from to show it all"
 
 
 def _choose(pieces: list[Piece], cited: set[str], request: str, room: int) -> list[Piece]:
     """The pieces that fit, in their order: first those that older lines cite, then those closest to the request."""
     requested = _long_words(request)
     chosen: set[str] = set()
-    for piece in sorted(pieces, key=lambda piece: (piece.id not in cited, -len(requested & _long_words(piece.text)))):
+    for piece in sorted(
+        pieces, key=lambda piece: (piece.id not in cited, -len(requested & _long_words(piece.text)))
+    ):
         if piece.tokens <= room:
             chosen.add(piece.id)
             room -= piece.tokens

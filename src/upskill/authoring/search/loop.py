@@ -83,7 +83,9 @@ class SearchLoop(ABC, Generic[A]):
     def report(self, attempt: A) -> None: ...
 
 
-def evaluation_error(problem: str, evaluation: Evaluation, *, trial: str = "trial", hint: str = "") -> UpskillError:
+def evaluation_error(
+    problem: str, evaluation: Evaluation, *, trial: str = "trial", hint: str = ""
+) -> UpskillError:
     """Why the first version of a skill cannot be evaluated, so that nothing can be compared with it."""
     if evaluation.bug_messages and not evaluation.errors:
         message, trials = evaluation.bug_messages[0]
@@ -91,7 +93,9 @@ def evaluation_error(problem: str, evaluation: Evaluation, *, trial: str = "tria
             f"{problem}: a bug in upskill stopped {counted(trials, trial)}: {message}",
             f"`upskill show {evaluation.run.id} --bugs` prints the tracebacks. Please report them.",
         )
-    model, message, trials = evaluation.errors[0] if evaluation.errors else ("the student", "nothing was scored", 0)
+    model, message, trials = (
+        evaluation.errors[0] if evaluation.errors else ("the student", "nothing was scored", 0)
+    )
     return UpskillError(
         f"{problem}: {counted(trials, trial)} of {model} errored: {message}",
         f"Fix this, then run the same command again. Finished trials are kept.{hint}",

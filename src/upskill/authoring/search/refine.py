@@ -29,9 +29,16 @@ from upskill.verdicts.outcome import gave_same_answers
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
 SIDE_BY_SIDE = 3  # proposals for the same skill, whose edits are then tried together
-BATCH, CITED_BATCH = 8, 3  # failing cases that a proposal is tried on first; fewer if it cites what they rest on
+BATCH, CITED_BATCH = (
+    8,
+    3,
+)  # failing cases that a proposal is tried on first; fewer if it cites what they rest on
 ROUNDS_AGAIN = 2  # fresh seeds for the cases that changed, where a candidate is not ahead
-MIN_BROKEN, MAX_BROKEN, MAX_LEFT_OUT = 2, 4, 8  # cases and edits, to find the edit that breaks the cases
+MIN_BROKEN, MAX_BROKEN, MAX_LEFT_OUT = (
+    2,
+    4,
+    8,
+)  # cases and edits, to find the edit that breaks the cases
 FRESH_CASES_FROM = 48  # train cases; of so many, every second is kept for the confirmation
 TRYING_SEED, CONFIRMING_SEED = 1_000, 500_000  # added to the seed of the plan
 
@@ -45,10 +52,16 @@ class RefineOptions:
     target: float = 1.0  # the pass rate on train cases that is good enough
     search: str = ""  # id that candidates are stored under
     known_failures: Sequence[Failure] = ()  # of the first draft, from earlier runs
-    evidence: Mapping[str, str] = field(default_factory=dict[str, str])  # the texts behind the cases, by id
-    older_cases: frozenset[str] = frozenset()  # ids of cases that must not get worse; the others are to get better
+    evidence: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # the texts behind the cases, by id
+    older_cases: frozenset[str] = (
+        frozenset()
+    )  # ids of cases that must not get worse; the others are to get better
     improves: bool = False  # the first draft is an older skill
-    requested: bool = False  # a change of it was asked for: it is made unless it is shown to be worse
+    requested: bool = (
+        False  # a change of it was asked for: it is made unless it is shown to be worse
+    )
     executor: Executor | None = None  # None: this process
 
 
@@ -63,7 +76,9 @@ class Refinement:
     confirmation: Confirmation | None = None  # None: nothing was kept, or a ceiling came first
     duels: Sequence[Evaluation] = ()  # two candidates against each other, on fresh seeds
     held_out_gain: Evaluation | None = None  # against the first draft; None: that is the result
-    selected: bool = True  # False: there was one draft and no search, so `fit` is of all cases and chose nothing
+    selected: bool = (
+        True  # False: there was one draft and no search, so `fit` is of all cases and chose nothing
+    )
 
     def __repr__(self) -> str:
         return f"Refinement({self.skill}, {counted(len(self.attempts), 'attempt')})"
@@ -76,7 +91,12 @@ class Refinement:
     def cases_used(self) -> dict[str, str]:
         """By id, with their identities: the cases that chose the result."""
         compared = [*(attempt.evaluation for attempt in self.attempts), *self.duels]
-        return {case.id: case_identity(case) for each in compared if each for case in each.plan.suite.cases}
+        return {
+            case.id: case_identity(case)
+            for each in compared
+            if each
+            for case in each.plan.suite.cases
+        }
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -101,7 +121,9 @@ async def refine(
     """
     with nullcontext(store) if store else open_store(None) as opened:
         models = models or Models(replies=opened)
-        search = Search(suite, plan_for, opened, models, options or RefineOptions(), events or AuthoringEvents())
+        search = Search(
+            suite, plan_for, opened, models, options or RefineOptions(), events or AuthoringEvents()
+        )
         return await search.run(drafts)
 
 
@@ -117,9 +139,13 @@ class Search(SearchLoop[Attempt]):
     events: AuthoringEvents
     duels: list[Evaluation] = field(default_factory=list[Evaluation])
     tried: list[TriedEdits] = field(default_factory=list[TriedEdits])
-    front: list[Attempt] = field(default_factory=list[Attempt])  # each fixed cases that no other of them did
+    front: list[Attempt] = field(
+        default_factory=list[Attempt]
+    )  # each fixed cases that no other of them did
     confirmation: Confirmation | None = None
-    request: Attempt | None = None  # of the proposals that make the requested change and are not worse, the best
+    request: Attempt | None = (
+        None  # of the proposals that make the requested change and are not worse, the best
+    )
     selects: bool = True
 
     def __post_init__(self) -> None:
@@ -128,14 +154,21 @@ class Search(SearchLoop[Attempt]):
         targets = tuple(case for case in self.suite.train if case.id not in older)
         if not targets or len(self.older) < comparing.MIN_NOT_WORSE:  # they count with the rest
             targets, self.older = self.suite.train, ()
-        self.targets, self.fresh = targets, ()  # `fresh` are seen by the confirmation only: none, unless there are many
+        self.targets, self.fresh = (
+            targets,
+            (),
+        )  # `fresh` are seen by the confirmation only: none, unless there are many
         if len(targets) >= FRESH_CASES_FROM:
-            fresh = {case.id for case in sorted(targets, key=lambda case: digest_text(case.id))[::2]}
+            fresh = {
+                case.id for case in sorted(targets, key=lambda case: digest_text(case.id))[::2]
+            }
             self.targets = tuple(case for case in targets if case.id not in fresh)
             self.fresh = tuple(case for case in targets if case.id in fresh)
         self.target_ids = frozenset(case.id for case in self.targets)
         self.first_name: Decision = "older version" if self.options.improves else "first draft"
-        self.variants = set[str]()  # hashes of skills that were tried on train cases and are no attempts
+        self.variants = set[
+            str
+        ]()  # hashes of skills that were tried on train cases and are no attempts
         if refiner := self.options.refiner:
             refiner.cases, refiner.run = self.targets, self._run_for_refiner
 
@@ -170,7 +203,9 @@ class Search(SearchLoop[Attempt]):
                 self.halted = held_out.halted
                 if result is not self.attempts[0] and not self.halted:
                     # The trials of the result are those of `held_out`.
-                    gain = await self.evaluate(replace(plan, arms=BOTH_ARMS, reference_skill=self.attempts[0].skill))
+                    gain = await self.evaluate(
+                        replace(plan, arms=BOTH_ARMS, reference_skill=self.attempts[0].skill)
+                    )
                     self.halted = gain.halted
         return Refinement(
             skill=result.skill,
@@ -217,12 +252,16 @@ class Search(SearchLoop[Attempt]):
         assert self.best is not None
         assert self.options.refiner is not None
         assert self.best.evaluation is not None
-        failures = [each for each in self.failures(self.best.evaluation) if each.case not in self._fixed]
+        failures = [
+            each for each in self.failures(self.best.evaluation) if each.case not in self._fixed
+        ]
         failures += self.options.known_failures if number == 1 else ()
         passing = [case for case in self.targets if case.id not in self._failing(self.best)]
         shuffled = sorted(passing, key=lambda case: digest_text(f"{number} {case.id}"))
         self.options.refiner.passing = tuple(case.prompt for case in shuffled)
-        proposal = await self.options.refiner.propose(self.best.skill, failures, tuple(self.tried), number)
+        proposal = await self.options.refiner.propose(
+            self.best.skill, failures, tuple(self.tried), number
+        )
         if proposal is not None and proposal.edits:
             is_alone = self.options.requested or not proposal.is_composed(self.best.skill)
             attempt = await self.try_skill(proposal.skill, proposal)
@@ -230,10 +269,18 @@ class Search(SearchLoop[Attempt]):
             if is_alone or fixes_all or number % SIDE_BY_SIDE == 0 or not self._open:
                 await self._try_front()
             return self.attempts[-1]
-        note = "no edit was proposed that can be applied" if proposal is None else "the teacher proposed no change"
+        note = (
+            "no edit was proposed that can be applied"
+            if proposal is None
+            else "the teacher proposed no change"
+        )
         self.ended = note if proposal else ""
         self.tried.append(TriedEdits((), note))
-        return self.keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
+        return self.keep(
+            Attempt(
+                len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal
+            )
+        )
 
     async def try_skill(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
         """A proposal is tried on a few failing cases first; one that fixes none of them ends there."""
@@ -266,15 +313,22 @@ class Search(SearchLoop[Attempt]):
         self.tried = [each for each in self.tried if not each.result.startswith("set aside")]
         if len(front) > 1:
             merged = merge(parent, proposals, self.options.refiner.max_tokens(parent))
-            attempt = Attempt(len(self.attempts) + 1, merged.skill, None, "not tried", "", None, merged)
+            attempt = Attempt(
+                len(self.attempts) + 1, merged.skill, None, "not tried", "", None, merged
+            )
         await self._try_on_all(attempt)
         pruned = await self._without_harmful_edits(attempt, parent)
         if pruned and not self.was_tried(pruned.skill):
-            await self._try_on_all(Attempt(len(self.attempts) + 1, pruned.skill, None, "not tried", "", None, pruned))
+            await self._try_on_all(
+                Attempt(len(self.attempts) + 1, pruned.skill, None, "not tried", "", None, pruned)
+            )
 
     async def _without_harmful_edits(self, attempt: Attempt, parent: Skill) -> Proposal | None:
         """The proposal without the edits whose absence fixes most of what it breaks; None: there are none."""
-        proposal, broken = attempt.proposal, attempt.comparison.broken[:MAX_BROKEN] if attempt.comparison else ()
+        proposal, broken = (
+            attempt.proposal,
+            attempt.comparison.broken[:MAX_BROKEN] if attempt.comparison else (),
+        )
         if not (
             proposal
             and len(broken) >= MIN_BROKEN
@@ -284,13 +338,17 @@ class Search(SearchLoop[Attempt]):
             return None
         cases, gains = tuple(self.suite.by_id[case] for case in broken), list[int]()
         for left_out in proposal.edits:
-            variant = compose(parent, [edit for edit in proposal.edits if edit is not left_out], attempt.skill)
+            variant = compose(
+                parent, [edit for edit in proposal.edits if edit is not left_out], attempt.skill
+            )
             duel = await self._duel(variant, attempt.skill, cases, TRYING_SEED * attempt.number, 1)
             gains.append(compare(duel.outcomes, duel.outcomes, arm="baseline").gain)
             self.variants.add(variant.visible_hash)
         self._store(attempt, attempt.stored.parent if attempt.stored else None)  # with its variants
         most = max(1, *gains)
-        harmless = tuple(edit for edit, gain in zip(proposal.edits, gains, strict=True) if gain < most)
+        harmless = tuple(
+            edit for edit, gain in zip(proposal.edits, gains, strict=True) if gain < most
+        )
         if not 0 < len(harmless) < len(proposal.edits):
             return None
         return Proposal(compose(parent, harmless, attempt.skill), harmless, proposal.note)
@@ -302,7 +360,11 @@ class Search(SearchLoop[Attempt]):
             attempt.comparison = change = await self._compare_with_best(attempt, cases)
             before = self.request.comparison if self.request else None
             is_better = before is None or change.gain > before.gain
-            if self._awaits_request and is_better and attempt.decision in ("kept provisionally", "not enough evidence"):
+            if (
+                self._awaits_request
+                and is_better
+                and attempt.decision in ("kept provisionally", "not enough evidence")
+            ):
                 self.request = attempt
         else:
             evaluation = await self._run(attempt, cases)
@@ -329,7 +391,9 @@ class Search(SearchLoop[Attempt]):
             attempt.decision = self._screen(change, older)
         if is_batch and attempt.decision == "kept provisionally":
             attempt.decision = "set aside"
-        attempt.note = change.summary + (f"; older cases: {older.summary}" if older.differences else "")
+        attempt.note = change.summary + (
+            f"; older cases: {older.summary}" if older.differences else ""
+        )
         self._remember(attempt, change, older)
         return change
 
@@ -353,7 +417,11 @@ class Search(SearchLoop[Attempt]):
     def _remember(self, attempt: Attempt, *changes: Comparison) -> None:
         if attempt.proposal and attempt.proposal.edits:
             fixed, broken = (
-                tuple(self.suite.by_id[case].prompt for change in changes for case in getattr(change, name))
+                tuple(
+                    self.suite.by_id[case].prompt
+                    for change in changes
+                    for case in getattr(change, name)
+                )
                 for name in ("fixed", "broken")
             )
             result = f"{attempt.decision}: {attempt.note}" if changes else attempt.note
@@ -374,23 +442,38 @@ class Search(SearchLoop[Attempt]):
         first, last = self.attempts[0], self.best
         if last is None or last is first:
             return
-        targets, only_not_worse = self.fresh or self.targets, self.options.requested and not self._has_room
+        targets, only_not_worse = (
+            self.fresh or self.targets,
+            self.options.requested and not self._has_room,
+        )
         tried = self._tried
         looks = comparing.confirming_rounds(min(len(targets), len(self.older) or len(targets)))
         first_level, last_level = comparing.levels_over_cases(tried)
         confirmation = None
         for rounds in looks:
-            duel = await self._duel(last.skill, first.skill, (*self.older, *targets), CONFIRMING_SEED, rounds)
+            duel = await self._duel(
+                last.skill, first.skill, (*self.older, *targets), CONFIRMING_SEED, rounds
+            )
             identical = rounds > 1 and gave_same_answers(duel.outcomes)
             parts = (
-                compare(duel.outcomes, duel.outcomes, {case.id for case in cases}, arm="baseline", worst=True)
+                compare(
+                    duel.outcomes,
+                    duel.outcomes,
+                    {case.id for case in cases},
+                    arm="baseline",
+                    worst=True,
+                )
                 for cases in (targets, self.older)
             )
             better, older = (replace(part, identical=identical) for part in parts)
             is_last = rounds == looks[-1]
             here = comparing.LAST_LOOK if is_last else comparing.EARLIER_LOOK
             decide = partial(
-                comparing.confirm, better, older if self.older else None, here, only_not_worse=only_not_worse
+                comparing.confirm,
+                better,
+                older if self.older else None,
+                here,
+                only_not_worse=only_not_worse,
             )
             confirmation = Confirmation(
                 cases=better,
@@ -402,15 +485,22 @@ class Search(SearchLoop[Attempt]):
                 older_cases=older if self.older else None,
                 before=self.first_name,
             )
-            if confirmation.decision == "confirmed" and rounds == looks[0] > 1:  # one can't show that answers vary
+            if (
+                confirmation.decision == "confirmed" and rounds == looks[0] > 1
+            ):  # one can't show that answers vary
                 break
             if decide(comparing.WITHIN_REACH) not in ("confirmed", "not enough evidence"):
                 break
             if better.gain <= 0 and not only_not_worse and rounds >= looks[-1] / 2:
                 break
-        self.confirmation = confirmation  # not earlier: a limit may have stopped us between two looks
+        self.confirmation = (
+            confirmation  # not earlier: a limit may have stopped us between two looks
+        )
         assert self.confirmation is not None
-        if last is self.request and self.confirmation.decision in ("not enough evidence", "not decided"):
+        if last is self.request and self.confirmation.decision in (
+            "not enough evidence",
+            "not decided",
+        ):
             self.confirmation = replace(self.confirmation, decision="kept as requested")
         decision, summary = self.confirmation.decision, self.confirmation.summary
         for attempt in self.attempts:
@@ -427,16 +517,26 @@ class Search(SearchLoop[Attempt]):
 
         Fresh cases have chosen nothing: there, those that an earlier call has tested on them, and this one.
         """
-        first, last = self.attempts[0].skill, self.best.skill if self.best else self.attempts[0].skill
+        first, last = (
+            self.attempts[0].skill,
+            self.best.skill if self.best else self.attempts[0].skill,
+        )
         hashes = {last.visible_hash}
         if not self.fresh:
             hashes = self.variants | {attempt.skill.visible_hash for attempt in self.attempts}
         for each in self.store.candidates(first.name) if self.options.search else ():
-            if each.search == self.options.search and (not self.fresh or each.verdict.get("tested")):
-                hashes |= {each.fingerprint, *(() if self.fresh else each.verdict.get("variants", ()))}
+            if each.search == self.options.search and (
+                not self.fresh or each.verdict.get("tested")
+            ):
+                hashes |= {
+                    each.fingerprint,
+                    *(() if self.fresh else each.verdict.get("variants", ())),
+                }
         return max(1, len(hashes - {first.visible_hash}))
 
-    async def _duel(self, skill: Skill, against: Skill, cases: tuple[Case, ...], seed: int, rounds: int) -> Evaluation:
+    async def _duel(
+        self, skill: Skill, against: Skill, cases: tuple[Case, ...], seed: int, rounds: int
+    ) -> Evaluation:
         """Two skills on the same cases, on their own seeds; sampled, because a greedy repeat gives the same answer."""
         usual = self.plan_for(skill, _subset(self.suite, cases))
         plan = replace(
@@ -470,8 +570,14 @@ class Search(SearchLoop[Attempt]):
         self.events.attempt_ended(attempt)
 
     def _store(self, attempt: Attempt, parent: int | None) -> None:
-        verdict: dict[str, Any] = attempt.evaluation.verdicts[0].to_dict() if attempt.evaluation else {}
-        verdict |= {"search_decision": attempt.decision, "tested": attempt.tested, "variants": sorted(self.variants)}
+        verdict: dict[str, Any] = (
+            attempt.evaluation.verdicts[0].to_dict() if attempt.evaluation else {}
+        )
+        verdict |= {
+            "search_decision": attempt.decision,
+            "tested": attempt.tested,
+            "variants": sorted(self.variants),
+        }
         if attempt.evaluation:
             verdict["run"] = attempt.evaluation.run.id
         if attempt.proposal:
@@ -482,12 +588,20 @@ class Search(SearchLoop[Attempt]):
 
     def _failing(self, attempt: Attempt) -> frozenset[str]:
         rows = attempt.evaluation.outcomes if attempt.evaluation else ()
-        return frozenset(row.case for row in rows if row.arm == "skill" and row.passed is False) & self.target_ids
+        return (
+            frozenset(row.case for row in rows if row.arm == "skill" and row.passed is False)
+            & self.target_ids
+        )
 
     @property
     def _fixed(self) -> set[str]:
         """Cases that something set aside has fixed."""
-        rows = (row for attempt in self.front if attempt.evaluation for row in attempt.evaluation.outcomes)
+        rows = (
+            row
+            for attempt in self.front
+            if attempt.evaluation
+            for row in attempt.evaluation.outcomes
+        )
         return {row.case for row in rows if row.arm == "skill" and row.passed}
 
     @property

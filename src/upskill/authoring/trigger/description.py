@@ -11,9 +11,21 @@ from typing import Any
 
 from upskill.authoring.saving.output import check_output, named_after, replace_manifest
 from upskill.authoring.search.loop import SearchLoop, evaluation_error
-from upskill.authoring.trigger.trigger import MAX_BODY, TriggerOptions, TriggerSession, describe_skill, estimate_runs
+from upskill.authoring.trigger.trigger import (
+    MAX_BODY,
+    TriggerOptions,
+    TriggerSession,
+    describe_skill,
+    estimate_runs,
+)
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask, text_schema
+from upskill.authoring.writing.structured import (
+    InvalidAnswer,
+    NoUsableAnswer,
+    StructuredRequest,
+    ask,
+    text_schema,
+)
 from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import Address, Model
 from upskill.models.addresses import resolve
@@ -70,12 +82,16 @@ class Improvement:
     queries: Queries
     attempts: list[DescriptionAttempt]  # the first is the description that was there
     best: DescriptionAttempt  # on validation queries
-    test: DescriptionComparison | None  # None: nothing better was found, or a ceiling came first; they are unused
+    test: (
+        DescriptionComparison | None
+    )  # None: nothing better was found, or a ceiling came first; they are unused
     ended: str  # why the search ended
     halted: str = ""  # the ceiling that ended it
     evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
     # Tokens and dollars by role.
-    spent: Mapping[str, tuple[int, float | None]] = field(default_factory=dict[str, tuple[int, float | None]])
+    spent: Mapping[str, tuple[int, float | None]] = field(
+        default_factory=dict[str, tuple[int, float | None]]
+    )
     saved_to: Path | None = None
 
     @property
@@ -93,15 +109,24 @@ class Improvement:
         """The numbers cannot be relied on: too many errors in the test, a leak, or a bug."""
         if any(evaluation.leaked or evaluation.bugs for evaluation in self.evaluations):
             return True
-        return self.test is not None and (self.test.before.too_many_errors or self.test.after.too_many_errors)
+        return self.test is not None and (
+            self.test.before.too_many_errors or self.test.after.too_many_errors
+        )
 
 
 async def improve_description(
-    options: TriggerOptions, *, store: Store | None = None, models: Models | None = None, events: Events | None = None
+    options: TriggerOptions,
+    *,
+    store: Store | None = None,
+    models: Models | None = None,
+    events: Events | None = None,
 ) -> Improvement:
     """Validation queries pick the winner, which flatters it, so only what test queries show to be better is written."""
     if options.requirements:
-        raise UsageError("--require and --improve cannot be used together", "Check the requirement in a second run.")
+        raise UsageError(
+            "--require and --improve cannot be used together",
+            "Check the requirement in a second run.",
+        )
     if options.write and options.output:
         raise UsageError("--write and --output cannot be used together")
     if len(options.students) > 1:
@@ -117,7 +142,9 @@ async def improve_description(
         check_parts(session.queries)
         session.check_queries(session.queries)
     elif options.count < 2 * (needed := min_queries(level_of_test(1))):
-        raise UsageError(f"{options.count} queries are too few for a test", f"Use --count {2 * needed} or more.")
+        raise UsageError(
+            f"{options.count} queries are too few for a test", f"Use --count {2 * needed} or more."
+        )
     async with session.open(store):
         model = await session.open_models()
         assert model is not None
@@ -129,7 +156,9 @@ async def improve_description(
     if improvement.improved:
         if options.output:
             folder = Path(options.output)
-            improvement.saved_to = named_after(folder, improvement.skill).save(folder, overwrite=options.force)
+            improvement.saved_to = named_after(folder, improvement.skill).save(
+                folder, overwrite=options.force
+            )
         elif options.write and session.skill.folder:
             improvement.saved_to = replace_manifest(improvement.skill, session.skill.folder)
     return improvement
@@ -184,7 +213,9 @@ class _Search(SearchLoop[DescriptionAttempt]):
             queries=self.queries,
             attempts=self.attempts,
             best=self.best,
-            test=await self._test(skill, self.best.skill) if self.best.number and not self.halted else None,
+            test=await self._test(skill, self.best.skill)
+            if self.best.number and not self.halted
+            else None,
             ended=self.halted or self.ended,
             halted=self.halted,
             evaluations=self.evaluations,
@@ -199,7 +230,11 @@ class _Search(SearchLoop[DescriptionAttempt]):
 
     def _failures(self, attempt: DescriptionAttempt) -> list[QueryRate]:
         assert attempt.train is not None
-        return [rate for rate in attempt.train.rates if rate.accuracy is not None and rate.accuracy < 1.0]
+        return [
+            rate
+            for rate in attempt.train.rates
+            if rate.accuracy is not None and rate.accuracy < 1.0
+        ]
 
     async def propose_and_try(self, number: int) -> DescriptionAttempt:
         best = self.best
@@ -211,7 +246,9 @@ class _Search(SearchLoop[DescriptionAttempt]):
         description, note = proposal
         return await self.try_skill(best.skill.with_description(description), note)
 
-    async def try_skill(self, skill: Skill, note: str = "the description that was there") -> DescriptionAttempt:
+    async def try_skill(
+        self, skill: Skill, note: str = "the description that was there"
+    ) -> DescriptionAttempt:
         attempt = DescriptionAttempt(len(self.attempts), skill, note=note)
         if self.was_tried(skill):
             attempt.accepted, attempt.note = False, "the same as one that was tried before"
@@ -219,7 +256,9 @@ class _Search(SearchLoop[DescriptionAttempt]):
         what = f"attempt {attempt.number}" if attempt.number else "the current description"
         evaluation = await self._evaluate(what, attempt.skill, "train", "validation")
         attempt.run = evaluation.run.id
-        attempt.train, attempt.validation = (self._metrics(evaluation, part) for part in ("train", "validation"))
+        attempt.train, attempt.validation = (
+            self._metrics(evaluation, part) for part in ("train", "validation")
+        )
         if self.best is None and not self.halted and attempt.validation.too_many_errors:
             raise self._cannot_measure(evaluation)
         if self.best is not None and not self.halted and not attempt.validation.too_many_errors:
@@ -239,7 +278,9 @@ class _Search(SearchLoop[DescriptionAttempt]):
         parent = self.best.candidate if self.best else None
         accepted = True if self.best is None else attempt.accepted
         note = f"description, on validation queries: {attempt.note}"
-        stored = self.session.store.add_candidate(self.id, attempt.skill, parent, accepted, note, verdict)
+        stored = self.session.store.add_candidate(
+            self.id, attempt.skill, parent, accepted, note, verdict
+        )
         attempt.candidate = stored.number
 
     def report(self, attempt: DescriptionAttempt) -> None:
@@ -266,7 +307,9 @@ class _Search(SearchLoop[DescriptionAttempt]):
             return None
         number = self._number_of_test(before, new.run)
         change = paired_change(old.outcomes, new.outcomes, level=level_of_test(number))
-        return DescriptionComparison(self._metrics(old, "test"), self._metrics(new, "test"), change, number)
+        return DescriptionComparison(
+            self._metrics(old, "test"), self._metrics(new, "test"), change, number
+        )
 
     async def _evaluate(self, what: str, skill: Skill, *parts: Part) -> Evaluation:
         queries = self.queries.part(*parts)
@@ -279,23 +322,33 @@ class _Search(SearchLoop[DescriptionAttempt]):
         return evaluation
 
     def _metrics(self, evaluation: Evaluation, part: Part) -> TriggerMetrics:
-        return compute_trigger_metrics(evaluation.plan.models[0].name, self.queries.part(part), evaluation.outcomes)
+        return compute_trigger_metrics(
+            evaluation.plan.models[0].name, self.queries.part(part), evaluation.outcomes
+        )
 
     def _cannot_measure(self, evaluation: Evaluation) -> UpskillError:
-        return evaluation_error("the current description cannot be measured", evaluation, trial="run")
+        return evaluation_error(
+            "the current description cannot be measured", evaluation, trial="run"
+        )
 
     async def _propose(self, number: int, best: DescriptionAttempt) -> tuple[str, str] | None:
         """Another description and a note on it, made from train failures; None where no answer can be used."""
         failures = self._failures(best)
         requests: dict[bool, list[dict[str, str]]] = {True: [], False: []}
         for rate in sorted(failures, key=lambda rate: (rate.accuracy or 0.0, rate.query.text)):
-            row = {"request": redact(rate.query.text), "opened": f"{rate.triggered} of {rate.scored} times"}
+            row = {
+                "request": redact(rate.query.text),
+                "opened": f"{rate.triggered} of {rate.scored} times",
+            }
             requests[rate.query.should_trigger].append(row)
         material = describe_skill(best.skill, self.session.distractors) | {
             "should_have_opened_it": requests[True],
             "should_not_have_opened_it": requests[False],
             "tried_before": [
-                {"description": attempt.skill.description, "on_these_requests": _describe_metrics(attempt.train)}
+                {
+                    "description": attempt.skill.description,
+                    "on_these_requests": _describe_metrics(attempt.train),
+                }
                 for attempt in self.attempts
                 if attempt.train is not None and attempt.skill.description != best.skill.description
             ],
@@ -311,7 +364,9 @@ class _Search(SearchLoop[DescriptionAttempt]):
         queries = [rate.query.text for rate in failures]
 
         def read(answer: dict[str, Any], _last: bool) -> tuple[str, str]:
-            return _read_description(answer.get("description"), queries), " ".join(str(answer.get("note", "")).split())
+            return _read_description(answer.get("description"), queries), " ".join(
+                str(answer.get("note", "")).split()
+            )
 
         try:
             return await ask(self.teacher, request, read)
@@ -337,27 +392,42 @@ def _read_description(answer: object, queries: Iterable[str]) -> str:
     if not text:
         raise InvalidAnswer("the description is empty")
     if len(text) > MAX_DESCRIPTION:
-        raise InvalidAnswer(f"the description has {len(text)} characters; at most {MAX_DESCRIPTION} are allowed")
+        raise InvalidAnswer(
+            f"the description has {len(text)} characters; at most {MAX_DESCRIPTION} are allowed"
+        )
     if "<" in text or ">" in text:
         raise InvalidAnswer("the description contains angle brackets")
     if re.match(r"(I|I'm|I'll|We|You|You're|Your|My)\b", text, re.IGNORECASE):
         raise InvalidAnswer("the description is not in the third person")
     for query in queries:
         if len(query) >= 20 and query.casefold().rstrip(".?! ") in text.casefold():
-            raise InvalidAnswer(f"the description repeats a request word for word: {query[:60]!r}; say it in general")
+            raise InvalidAnswer(
+                f"the description repeats a request word for word: {query[:60]!r}; say it in general"
+            )
     return text
 
 
 def _describe_metrics(metrics: TriggerMetrics) -> str:
-    shares = [f"opened on {metrics.recall.value:.0%} of those that need it"] if metrics.recall else []
-    shares += [f"on {metrics.false_triggers.value:.0%} of those that do not"] if metrics.false_triggers else []
+    shares = (
+        [f"opened on {metrics.recall.value:.0%} of those that need it"] if metrics.recall else []
+    )
+    shares += (
+        [f"on {metrics.false_triggers.value:.0%} of those that do not"]
+        if metrics.false_triggers
+        else []
+    )
     return ", ".join(shares)
 
 
-def estimate_improvement(session: TriggerSession, queries: Queries, teacher: Address) -> CostEstimate:
+def estimate_improvement(
+    session: TriggerSession, queries: Queries, teacher: Address
+) -> CostEstimate:
     """From a description that is already good, to every attempt with each answer asked for twice more."""
     skill, attempts, prices = session.skill, session.options.attempts, session.models.context.prices
-    plans = [session.plan(skill, part) for part in (queries.part("train", "validation"), queries.part("test"))]
+    plans = [
+        session.plan(skill, part)
+        for part in (queries.part("train", "validation"), queries.part("test"))
+    ]
     search, test = (estimate_runs(plan, plan.trials(), prices) for plan in plans)
     prompt = estimate_tokens(skill.body[:MAX_BODY]) + 2000
     cost = price_for(teacher, prices).cost(prompt, 400)
@@ -365,7 +435,13 @@ def estimate_improvement(session: TriggerSession, queries: Queries, teacher: Add
     unknown = (*search.unknown, *((teacher.name,) if cost is None else ()))
     return CostEstimate(
         (attempts + 1) * search.calls + 2 * test.calls + calls,
-        (search.tokens[0], (attempts + 1) * search.tokens[1] + 2 * test.tokens[1] + calls * (prompt + 400)),
-        (search.cost_usd[0], (attempts + 1) * search.cost_usd[1] + 2 * test.cost_usd[1] + calls * (cost or 0.0)),
+        (
+            search.tokens[0],
+            (attempts + 1) * search.tokens[1] + 2 * test.tokens[1] + calls * (prompt + 400),
+        ),
+        (
+            search.cost_usd[0],
+            (attempts + 1) * search.cost_usd[1] + 2 * test.cost_usd[1] + calls * (cost or 0.0),
+        ),
         tuple(dict.fromkeys(unknown)),
     )

@@ -31,7 +31,12 @@ from upskill.models.prices import Prices, price_for
 from upskill.options import option
 from upskill.outputs import whole_file
 from upskill.plain import as_list, object_schema
-from upskill.runs.planning.estimate import USUAL_ANSWER_TOKENS, CostEstimate, check_prices, estimate_writing
+from upskill.runs.planning.estimate import (
+    USUAL_ANSWER_TOKENS,
+    CostEstimate,
+    check_prices,
+    estimate_writing,
+)
 from upskill.runs.planning.options import MAX_REPEATS, MeasureOptions, choose_students, model_option
 from upskill.runs.planning.plan import Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.results.evaluation import Evaluation
@@ -44,7 +49,12 @@ from upskill.suites import Case, Suite
 from upskill.suites.queries import PATHS_IN_SKILL, Queries, Query, starter_warning
 from upskill.traces.redaction.redact import redact
 from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
-from upskill.verdicts.trigger_metrics import FIRES, QUANTITIES, TriggerMetrics, compute_trigger_metrics
+from upskill.verdicts.trigger_metrics import (
+    FIRES,
+    QUANTITIES,
+    TriggerMetrics,
+    compute_trigger_metrics,
+)
 
 MAX_TURNS = 3  # of the model in one run: one that wants a skill opens it early
 PROMPT_TOKENS = 900  # what the tools and the text around the catalog take, roughly
@@ -81,14 +91,20 @@ class TriggerOptions(MeasureOptions):
         maximum=MAX_REPEATS,
         show_default="default_repeats",
     )
-    replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no calls, no cost.")
+    replay: bool = option(
+        "--replay",
+        default=False,
+        help="Answer from stored replies only: no key, no calls, no cost.",
+    )
     queries: str | None = option(
         "--queries",
         default=None,
         help="The queries (default: evals/eval_queries.json in the skill's folder).",
         metavar="FILE",
     )
-    test_writer: str | None = model_option("--test-writer", help="Writes the queries when the skill has none.")
+    test_writer: str | None = model_option(
+        "--test-writer", help="Writes the queries when the skill has none."
+    )
     count: int = option(
         "--count",
         default=20,
@@ -105,9 +121,16 @@ class TriggerOptions(MeasureOptions):
         'unfavorable end of the interval unless written as "point:recall>=0.8".',
         metavar="CONDITION",
     )
-    teacher: str | None = model_option("--teacher", help="Rewrites the description (default: settings).")
+    teacher: str | None = model_option(
+        "--teacher", help="Rewrites the description (default: settings)."
+    )
     attempts: int = option(
-        "--attempts", default=5, help="How many descriptions to try.", metavar="N", minimum=1, show_default=True
+        "--attempts",
+        default=5,
+        help="How many descriptions to try.",
+        metavar="N",
+        minimum=1,
+        show_default=True,
     )
     write: bool = option(
         "--write",
@@ -141,11 +164,17 @@ class TriggerResult:
         """The numbers cannot be relied on, for another reason than a ceiling: too many errors, a leak, or a bug."""
         if self.evaluation.leaked or self.evaluation.stopped or self.evaluation.bugs:
             return True
-        return not self.evaluation.halted and any(metrics.too_many_errors for metrics in self.metrics)
+        return not self.evaluation.halted and any(
+            metrics.too_many_errors for metrics in self.metrics
+        )
 
 
 async def trigger(
-    options: TriggerOptions, *, store: Store | None = None, models: Models | None = None, events: Events | None = None
+    options: TriggerOptions,
+    *,
+    store: Store | None = None,
+    models: Models | None = None,
+    events: Events | None = None,
 ) -> TriggerResult:
     """Run each query of a skill and measure how well it triggers; queries are written first if there are none."""
     requirements = [parse_requirement(text, QUANTITIES) for text in options.requirements]
@@ -156,9 +185,13 @@ async def trigger(
         queries = await session.find_queries()
         evaluation = await session.evaluate(session.plan(session.skill, queries))
     students = evaluation.plan.models
-    metrics = tuple(compute_trigger_metrics(student.name, queries, evaluation.outcomes) for student in students)
+    metrics = tuple(
+        compute_trigger_metrics(student.name, queries, evaluation.outcomes) for student in students
+    )
     rulings = tuple(
-        (student.model, _rule(requirement, student, evaluation)) for student in metrics for requirement in requirements
+        (student.model, _rule(requirement, student, evaluation))
+        for student in metrics
+        for requirement in requirements
     )
     return TriggerResult(queries, evaluation, metrics, rulings, session.spent)
 
@@ -177,7 +210,11 @@ class TriggerSession:
     models: Models
 
     def __init__(
-        self, options: TriggerOptions, models: Models | None, events: Events, teacher: Address | None = None
+        self,
+        options: TriggerOptions,
+        models: Models | None,
+        events: Events,
+        teacher: Address | None = None,
     ) -> None:
         self.options = options
         self.events = events
@@ -190,7 +227,11 @@ class TriggerSession:
         names = choose_students(options.students, options.settings, events.message)
         self.students = tuple(resolve(name, options.base_url, self.keys) for name in names)
         self.queries = Queries.load(options.queries) if options.queries else Queries.of(self.skill)
-        writer = options.test_writer or options.settings.test_writer or (teacher.name if teacher else None)
+        writer = (
+            options.test_writer
+            or options.settings.test_writer
+            or (teacher.name if teacher else None)
+        )
         if not self.queries and not writer:
             raise UsageError(
                 f"{self.skill.folder}: no queries found",
@@ -273,10 +314,16 @@ class TriggerSession:
         writer = await self.models.get(self.writer, "test writer")
         material = sum(skill.tokens for skill in (self.skill, *self.distractors))
         count, prices = self.options.count, self.models.context.prices
-        self.announce(estimate_writing(self.writer, prices, material=material, items=count, each=60, calls=(1, 3)))
+        self.announce(
+            estimate_writing(
+                self.writer, prices, material=material, items=count, each=60, calls=(1, 3)
+            )
+        )
         self.events.message(f"Generating queries with {self.writer.name}...")
         async with forget_unusable_answers(self.models):
-            queries = await write_queries(self.skill, writer, count=count, distractors=self.distractors)
+            queries = await write_queries(
+                self.skill, writer, count=count, distractors=self.distractors
+            )
         file = self.skill.folder / PATHS_IN_SKILL[0]
         with whole_file(file) as stream:
             stream.write(
@@ -304,7 +351,9 @@ class TriggerSession:
             plan,
             store=self.store,
             models=self.models,
-            options=RunOptions(executor=self.executor, fresh=self.options.fresh, keep_look=False, partial=True),
+            options=RunOptions(
+                executor=self.executor, fresh=self.options.fresh, keep_look=False, partial=True
+            ),
             events=Events(started=started, result=self.events.result, message=self.events.message),
         )
 
@@ -319,8 +368,15 @@ class TriggerCheck(Check):
         if not evidence.skill:
             return Finding(False, "no skill was available")
         opened = activated(evidence.trace, evidence.skill, evidence.canary)
-        remark = "as expected" if opened is self.expected else f"but should{' not' if opened else ''} have been"
-        return Finding(opened is self.expected, f"{evidence.skill} was {'' if opened else 'not '}opened, {remark}")
+        remark = (
+            "as expected"
+            if opened is self.expected
+            else f"but should{' not' if opened else ''} have been"
+        )
+        return Finding(
+            opened is self.expected,
+            f"{evidence.skill} was {'' if opened else 'not '}opened, {remark}",
+        )
 
 
 def suite_of(queries: Queries) -> Suite:
@@ -338,7 +394,10 @@ def suite_of(queries: Queries) -> Suite:
 
 
 def make_trigger_plan(
-    skill: Skill, queries: Queries, models: Iterable[str] = ("local",), options: PlanOptions | None = None
+    skill: Skill,
+    queries: Queries,
+    models: Iterable[str] = ("local",),
+    options: PlanOptions | None = None,
 ) -> Plan:
     """A plan that runs each query with the skill among others until it is opened; each is a case with one check."""
     options = options or TRIGGER_PLAN
@@ -384,7 +443,9 @@ def estimate_runs(
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)
 
 
-async def write_queries(skill: Skill, model: Model, *, count: int = 20, distractors: Sequence[Skill] = ()) -> Queries:
+async def write_queries(
+    skill: Skill, model: Model, *, count: int = 20, distractors: Sequence[Skill] = ()
+) -> Queries:
     """Half should trigger the skill, half are near-misses."""
     half = max(2, (count + 1) // 2)
     items = list_schema(text_schema(600), half, half)
@@ -396,7 +457,9 @@ async def write_queries(skill: Skill, model: Model, *, count: int = 20, distract
         max_output_tokens=2 * half * 150 + 1000,
     )
 
-    return await ask(model, request, lambda answer, last: _read_queries(answer, skill, half, last=last))
+    return await ask(
+        model, request, lambda answer, last: _read_queries(answer, skill, half, last=last)
+    )
 
 
 def describe_skill(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]:

@@ -36,7 +36,9 @@ class AnsweredCase:
     fields: Mapping[str, Any]
     answers: Mapping[str, str]
     case: Case | None = None  # None: what was written cannot be read
-    problems: Mapping[str, str] = field(default_factory=dict[str, str])  # by name of an answer, or of a probe
+    problems: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # by name of an answer, or of a probe
 
     def named(self, letter: str) -> list[str]:
         return [text for name, text in self.answers.items() if name.startswith(letter)]
@@ -46,7 +48,9 @@ class AnsweredCase:
         return all(len(set(self.named(letter))) >= MIN_ANSWERS for letter in "rw")
 
 
-async def write_answers(model: Model, cases: Sequence[Case], about: str) -> dict[str, dict[str, str]]:
+async def write_answers(
+    model: Model, cases: Sequence[Case], about: str
+) -> dict[str, dict[str, str]]:
     """For the id of each case its answers by name."""
     each = list_schema(text_schema(2000), FRESH_ANSWERS, FRESH_ANSWERS)
     request = CasesRequest(
@@ -65,7 +69,9 @@ class CasesRequest:
     purpose: str
     system: str
     about: str  # comes before the cases
-    shape: tuple[str, Mapping[Any, Any]]  # the name of the list that is asked for, and the fields of its items
+    shape: tuple[
+        str, Mapping[Any, Any]
+    ]  # the name of the list that is asked for, and the fields of its items
     needs_all: bool = False  # an answer that leaves a case out cannot be used
 
 
@@ -83,12 +89,19 @@ async def ask_about_cases(
             request.purpose,
             request.system,
             request.about + "\n".join(json.dumps(line, ensure_ascii=False) for line in batch),
-            object_schema({name: list_schema(item, len(batch), len(batch) if request.needs_all else None)}),
+            object_schema(
+                {name: list_schema(item, len(batch), len(batch) if request.needs_all else None)}
+            ),
             max_output_tokens=600 * len(batch) + 1600,
         )
 
-        def read(said: dict[str, Any], last: bool, ids: Sequence[str] = ids) -> dict[str, dict[str, Any]]:
-            items = {str(item.get("case")): item for item in map(dict_or_empty, list_or_empty(said.get(name)))}
+        def read(
+            said: dict[str, Any], last: bool, ids: Sequence[str] = ids
+        ) -> dict[str, dict[str, Any]]:
+            items = {
+                str(item.get("case")): item
+                for item in map(dict_or_empty, list_or_empty(said.get(name)))
+            }
             if not isinstance(said.get(name), list) or (items and items.keys().isdisjoint(ids)):
                 raise InvalidAnswer(f"it has no list `{name}` with these cases")
             missing = [each for each in ids if each not in items]
@@ -101,7 +114,11 @@ async def ask_about_cases(
 
 
 def _question(case: Case) -> dict[str, Any]:
-    acts = {"acts": True, "files": dict(case.files)} if any(named.check.needs_sandbox for named in case.checks) else {}
+    acts = (
+        {"acts": True, "files": dict(case.files)}
+        if any(named.check.needs_sandbox for named in case.checks)
+        else {}
+    )
     return {"id": case.id, "prompt": case.prompt, **acts}
 
 
@@ -116,7 +133,11 @@ def name_answers(item: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def fix(
-    model: Model, cases: Mapping[str, AnsweredCase], material: str, kinds: str, check: Mapping[str, Any]
+    model: Model,
+    cases: Mapping[str, AnsweredCase],
+    material: str,
+    kinds: str,
+    check: Mapping[str, Any],
 ) -> dict[str, AnsweredCase]:
     """The cases whose checks were changed or whose answers are disputed, still to be tried."""
     lines = [

@@ -23,7 +23,9 @@ GAP = "…"  # where a placeholder stood
 SEPARATORS = re.compile(r"[\s\"'`()\[\]{}<>|;,&=$*?!\\]+")
 # In prose.
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
-PATH = re.compile(r"(?<![\w/.~])(?:~|\.{1,2})?/[\w.@%+-]+(?:/[\w.@%+-]+)*|(?<![\w/])[\w.-]+(?:/[\w.-]+)*/[\w-]+\.\w+")
+PATH = re.compile(
+    r"(?<![\w/.~])(?:~|\.{1,2})?/[\w.@%+-]+(?:/[\w.@%+-]+)*|(?<![\w/])[\w.-]+(?:/[\w.-]+)*/[\w-]+\.\w+"
+)
 NUMBER = re.compile(r"(?<![\w.-])\d+(?:[.:]\d+)*(?![\w-])")
 # Numbers of the skill's own sections and steps: "## 4. Check it", "go to 4", "steps 2 and 3".
 OWN_NUMBER = re.compile(
@@ -62,7 +64,9 @@ def uncovered_by(
     cited = list(ids)
     if OWN_KNOWLEDGE in cited:
         return []
-    named = [f"{path} ./{path}\n{content}" for path, content in (files or {}).items() if path in text]
+    named = [
+        f"{path} ./{path}\n{content}" for path, content in (files or {}).items() if path in text
+    ]
     return uncovered(text, "\n".join([evidence_text(cited, material), *named]))
 
 
@@ -74,7 +78,9 @@ def overruled_lines(skill: Skill, material: Material) -> list[tuple[str, str]]:
         return []
     lines = [
         (line.strip(), line if kind == "code" else " ".join(_exact_things(line)), set(sourced.ids))
-        for (line, kind), sourced in zip(read_fences(skill.body.splitlines()), sourced_lines(skill), strict=True)
+        for (line, kind), sourced in zip(
+            read_fences(skill.body.splitlines()), sourced_lines(skill), strict=True
+        )
     ]
     files = [
         (path, text, set[str]().union(*(ids for line, _, ids in lines if path in line)))
@@ -107,7 +113,10 @@ def _overruled(place: str, code: str, cited: set[str], material: Material) -> It
 def mark_own_lines(skill: Skill, material: Material) -> Skill:
     """Mark every line that its evidence does not cover as the teacher's own."""
     provenance = Provenance.of(skill)
-    files = {path: (skill.read(path) or b"").decode("utf-8", errors="replace") for path in skill.resources}
+    files = {
+        path: (skill.read(path) or b"").decode("utf-8", errors="replace")
+        for path in skill.resources
+    }
     own = {
         key: (*ids, OWN_KNOWLEDGE)
         for key, ids in provenance.sources.items()
@@ -128,7 +137,9 @@ def evidence_text(ids: Iterable[str], material: Material) -> str:
     for piece in material.pieces:
         if piece.id in cited | behind:
             texts.append(piece.text)
-            with suppress(ValueError, RecursionError):  # of JSON also the values in it, without quotes and escapes
+            with suppress(
+                ValueError, RecursionError
+            ):  # of JSON also the values in it, without quotes and escapes
                 texts += _leaves(json.loads(piece.text))
     return "\n".join(texts)
 
@@ -157,7 +168,8 @@ def _exact_things(text: str) -> Iterator[str]:
             for pattern in (FLAG, PATH, NUMBER):
                 for match in pattern.finditer(prose):
                     before, after = (
-                        GAP if prose[at : at + 1] == GAP else "" for at in (match.start() - 1, match.end())
+                        GAP if prose[at : at + 1] == GAP else ""
+                        for at in (match.start() - 1, match.end())
                     )
                     yield before + match.group().rstrip(".:") + after
 
@@ -165,7 +177,9 @@ def _exact_things(text: str) -> Iterator[str]:
 def _in_code(code: str) -> Iterator[str]:
     for word in SEPARATORS.split(_normal(_with_gaps(code))):
         thing = word.strip(".:/") if word.strip("./~") else ""
-        thing = word.rstrip(".:") if thing and word.startswith(("/", "./", "../", "~/", ".")) else thing
+        thing = (
+            word.rstrip(".:") if thing and word.startswith(("/", "./", "../", "~/", ".")) else thing
+        )
         if re.search(r"\w", thing) and not SYNTAX.fullmatch(thing.strip(GAP)):
             yield thing
 

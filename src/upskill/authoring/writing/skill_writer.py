@@ -8,7 +8,12 @@ from typing import Any, NamedTuple
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.saving.provenance import Provenance, cite_lines, is_fact
-from upskill.authoring.writing.grounding import evidence_text, overruled_lines, uncovered, uncovered_by
+from upskill.authoring.writing.grounding import (
+    evidence_text,
+    overruled_lines,
+    uncovered,
+    uncovered_by,
+)
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
@@ -18,7 +23,13 @@ from upskill.authoring.writing.structured import (
     read_ids,
     text_schema,
 )
-from upskill.authoring.writing.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, no_message, summarize
+from upskill.authoring.writing.summarize import (
+    DEFAULT_BUDGET,
+    SMALL_BUDGET,
+    Tell,
+    no_message,
+    summarize,
+)
 from upskill.errors import UsageError
 from upskill.models import Model
 from upskill.plain import dict_or_empty, list_or_empty, object_schema
@@ -42,12 +53,17 @@ class Draft(NamedTuple):
     missing: tuple[str, ...]  # questions that the task depends on and the material does not answer
 
 
-def _draft_schema(tokens: int, material: Material, *, small: bool, has_files: bool) -> dict[str, Any]:
+def _draft_schema(
+    tokens: int, material: Material, *, small: bool, has_files: bool
+) -> dict[str, Any]:
     """Form of the teacher's answer. A small model is held to fewer and shorter blocks, or it would not stop."""
     ids = sorted(material.ids)
     # Where there are few ids, no other can be written at all.
     evidence = {"type": "string", "enum": ids} if len(ids) <= 40 else text_schema(20)
-    block = {"text": text_schema(160 if small else 1200), "evidence": list_schema(evidence, 2 if small else 12)}
+    block = {
+        "text": text_schema(160 if small else 1200),
+        "evidence": list_schema(evidence, 2 if small else 12),
+    }
     file = {"path": text_schema(80), "text": text_schema(20_000)}
     max_blocks = min(12, tokens // 20) if small else max(8, tokens // 10)
     return object_schema(
@@ -82,7 +98,11 @@ async def write_skill(  # noqa: PLR0913 - options, by name
     user = f"The task, as a JSON string:\n{json.dumps(material.task, ensure_ascii=False)}"
     if material.skill is not None:
         body = redact(material.skill.body)
-        older = {"name": material.skill.name, "description": material.skill.description, "body": body}
+        older = {
+            "name": material.skill.name,
+            "description": material.skill.description,
+            "body": body,
+        }
         user += f"\n\nThe older skill that this one replaces, as JSON:\n{json.dumps(older, ensure_ascii=False)}"
     if not opens_files:
         user += "\n\nThe student that it is tested on sees the blocks alone and cannot open a file."
@@ -118,13 +138,17 @@ async def write_skill(  # noqa: PLR0913 - options, by name
             skill = without_files(skill, {path for path, _ in wrong})
         if tokens < skill.tokens <= LENGTH_TOLERANCE * tokens:
             most = f"up to {int(LENGTH_TOLERANCE * tokens):,} are accepted, so that no fact is lost over a few words"
-            tell(f"The skill has about {skill.tokens:,} tokens, but {tokens:,} were requested (--tokens): {most}.")
+            tell(
+                f"The skill has about {skill.tokens:,} tokens, but {tokens:,} were requested (--tokens): {most}."
+            )
         return Draft(skill, tuple(read_ids(answer.get("missing"))[:MAX_QUESTIONS]))
 
     return await ask(model, request, read)
 
 
-def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: str) -> tuple[Skill, list[str]]:
+def _read_draft(
+    answer: dict[str, Any], material: Material, tokens: int, name: str
+) -> tuple[Skill, list[str]]:
     """The skill and its flaws. InvalidAnswer if no skill can be made of the answer."""
     blocks = _read_blocks(answer)
     body = ""
@@ -135,7 +159,9 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
         raise InvalidAnswer("the blocks contain no text")
     try:
         skill = Skill.new(
-            name or as_name(str(answer.get("name", ""))), " ".join(str(answer.get("description", "")).split()), body
+            name or as_name(str(answer.get("name", ""))),
+            " ".join(str(answer.get("description", "")).split()),
+            body,
         )
         for path, text in _read_written_files(answer):
             if not path.startswith(("references/", "scripts/")):
@@ -145,7 +171,9 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
         raise InvalidAnswer(error.message) from error
     except UnicodeEncodeError as error:
         raise InvalidAnswer("it contains half a character, which cannot be saved") from error
-    if errors := [problem.message for problem in skill.problems("strict") if problem.level == "error"]:
+    if errors := [
+        problem.message for problem in skill.problems("strict") if problem.level == "error"
+    ]:
         raise InvalidAnswer("; ".join(errors))
     sources = cite_lines(
         (line, (material.resolve_citations(ids) or (OWN_KNOWLEDGE,)) if is_fact(line) else None)
@@ -158,7 +186,9 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
 
 def _read_blocks(answer: dict[str, Any]) -> list[tuple[str, list[str]]]:
     items = [dict_or_empty(item) for item in list_or_empty(answer.get("blocks"))]
-    blocks = [(str(item.get("text", "")).strip("\n"), read_ids(item.get("evidence"))) for item in items]
+    blocks = [
+        (str(item.get("text", "")).strip("\n"), read_ids(item.get("evidence"))) for item in items
+    ]
     return [(text, ids) for text, ids in blocks if text.strip()]
 
 
@@ -167,7 +197,9 @@ def _read_written_files(answer: dict[str, Any]) -> list[tuple[str, str]]:
     return [(str(item.get("path", "")), str(item.get("text", ""))) for item in items]
 
 
-def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Material, tokens: int) -> list[str]:
+def _advice(
+    skill: Skill, blocks: list[tuple[str, list[str]]], material: Material, tokens: int
+) -> list[str]:
     advice: list[str] = []
     if skill.tokens > LENGTH_TOLERANCE * tokens:
         advice.append(f"the blocks have about {skill.tokens} tokens; {tokens} were asked for")
@@ -184,7 +216,11 @@ def _ungrounded(answer: dict[str, Any], material: Material) -> list[str]:
     advice: list[str] = []
     files = dict(_read_written_files(answer))
     for text, ids in _read_blocks(answer):
-        if ids and material.ids.issuperset(ids) and (missing := uncovered_by(text, ids, material, files)):
+        if (
+            ids
+            and material.ids.issuperset(ids)
+            and (missing := uncovered_by(text, ids, material, files))
+        ):
             things = ", ".join(repr(thing) for thing in missing[:5])
             advice.append(
                 f"the block {text[:60]!r} says {things}, which is not in {', '.join(ids)}: cite what says it,"
@@ -205,8 +241,14 @@ async def file_problems(skill: Skill, material: Material, tokens: int) -> list[P
     known = evidence_text(material.ids, material)
     problems = list(_form_problems(skill, known, tokens))
     for path in files:  # a reference may only say what the material says, where there is any
-        if path.startswith(REFERENCES) and material.pieces and (missing := uncovered(_text(skill, path), known)):
-            problems.append((path, f"it says {', '.join(map(repr, missing[:5]))}, which is not in the material"))
+        if (
+            path.startswith(REFERENCES)
+            and material.pieces
+            and (missing := uncovered(_text(skill, path), known))
+        ):
+            problems.append(
+                (path, f"it says {', '.join(map(repr, missing[:5]))}, which is not in the material")
+            )
     scripts = [path for path in files if path.startswith(SCRIPTS)]
     return problems + await _run_scripts(skill, scripts) if scripts else problems
 
@@ -215,7 +257,9 @@ def without_files(skill: Skill, paths: set[str]) -> Skill:
     """Also drops the lines of the body that point to these files."""
     lines = [line for line in skill.body.splitlines() if not paths & set(MENTIONED.findall(line))]
     if not any(line.strip() for line in lines):
-        raise InvalidAnswer(f"{', '.join(sorted(paths))} cannot be used, and nothing else is left in the blocks")
+        raise InvalidAnswer(
+            f"{', '.join(sorted(paths))} cannot be used, and nothing else is left in the blocks"
+        )
     for path in paths:
         skill = skill.without_file(path)
     return skill.with_body("\n".join(lines))
@@ -263,7 +307,9 @@ async def _run_scripts(skill: Skill, scripts: list[str]) -> list[Problem]:
             output = (done.output + done.error).strip()
             if done.code or done.killed_why:
                 why = done.killed_why or f"exit code {done.code}"
-                problems.append((path, f"`{path} --help` fails in a sandbox ({why}): {output[-300:]}"))
+                problems.append(
+                    (path, f"`{path} --help` fails in a sandbox ({why}): {output[-300:]}")
+                )
             elif not output:
                 problems.append((path, f"`{path} --help` prints nothing"))
     return problems

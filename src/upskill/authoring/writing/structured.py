@@ -40,7 +40,8 @@ class StructuredRequest:
 async def ask(
     model: Model,
     request: StructuredRequest,
-    read: Callable[[dict[str, Any], bool], T] | Callable[[dict[str, Any], bool], Coroutine[Any, Any, T]],
+    read: Callable[[dict[str, Any], bool], T]
+    | Callable[[dict[str, Any], bool], Coroutine[Any, Any, T]],
     *,
     repairs: int = REPAIRS,
 ) -> T:
@@ -62,7 +63,11 @@ async def ask(
                     "Choose a stronger model.",
                 ) from invalid
             again = f"This answer cannot be used: {invalid.message}\nReply with the whole JSON object again, fixed."
-            messages = (*messages, Message("assistant", reply.text or "(nothing)"), Message("user", again))
+            messages = (
+                *messages,
+                Message("assistant", reply.text or "(nothing)"),
+                Message("user", again),
+            )
     raise AssertionError("not reached")
 
 
@@ -96,7 +101,9 @@ def text_schema(max_length: int) -> dict[str, Any]:
     return {"type": "string", "maxLength": max_length}
 
 
-def list_schema(items: Mapping[str, Any], max_items: int, min_items: int | None = None) -> dict[str, Any]:
+def list_schema(
+    items: Mapping[str, Any], max_items: int, min_items: int | None = None
+) -> dict[str, Any]:
     fewest = {} if min_items is None else {"minItems": min_items}
     return {"type": "array", "items": items, **fewest, "maxItems": max_items}
 

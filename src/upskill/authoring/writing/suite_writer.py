@@ -22,7 +22,13 @@ from upskill.authoring.writing.structured import (
     read_ids,
     text_schema,
 )
-from upskill.authoring.writing.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, no_message, summarize
+from upskill.authoring.writing.summarize import (
+    DEFAULT_BUDGET,
+    SMALL_BUDGET,
+    Tell,
+    no_message,
+    summarize,
+)
 from upskill.checks import SuiteCheck
 from upskill.errors import Paused, UpskillError, UsageError
 from upskill.models import Model
@@ -43,8 +49,15 @@ CHECK_KINDS = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
     *("json_schema", "max_length"),
 )
-ACTING_KINDS = ("file_exists", "file_contains", "command", "python")  # for students that act; run in the sandbox only
-PLAIN_CHECKS = frozenset(["contains", "max_length"])  # an answer that just lists the words passes these
+ACTING_KINDS = (
+    "file_exists",
+    "file_contains",
+    "command",
+    "python",
+)  # for students that act; run in the sandbox only
+PLAIN_CHECKS = frozenset(
+    ["contains", "max_length"]
+)  # an answer that just lists the words passes these
 # A suite of at least so many cases needs other checks in a quarter of them, of at least so many kinds.
 VARIETY_FROM, OTHER_KINDS = 10, 2
 # What a writer can do about a leak: it cannot set every field that a person can.
@@ -57,7 +70,9 @@ WRITER_ADVICE = {
     "refusal": _ELSEWHERE,
     "denied": _ELSEWHERE,
 }
-CHALLENGES = "challenges"  # in the metadata of a counterexample: the line of the skill that misleads
+CHALLENGES = (
+    "challenges"  # in the metadata of a counterexample: the line of the skill that misleads
+)
 SHORT_ANSWER = 200  # characters that no answer is called verbose for
 LONG_ANSWER = 1_000  # characters beyond which an answer is verbose, unless a right one is longer
 
@@ -84,7 +99,15 @@ async def write_suite(  # noqa: PLR0913 - options, by name
     material = await summarize(material, model, budget=budget, tell=tell)
     small = budget < SMALL_BUDGET
     writer = _SuiteWriter(
-        model, count, material, author, tuple(existing), small=small, acts=acts, tell=tell, challenges=challenges
+        model,
+        count,
+        material,
+        author,
+        tuple(existing),
+        small=small,
+        acts=acts,
+        tell=tell,
+        challenges=challenges,
     )
     for number in range(MAX_ROUNDS):
         if len(writer.accepted) == count:
@@ -110,7 +133,9 @@ async def write_suite(  # noqa: PLR0913 - options, by name
         )
     if missing_variety(cases, len(cases)):
         kinds = sorted(set[str]().union(*map(_other_kinds, cases)))
-        tell(f"Apart from contains, the generated cases use few kinds of checks: {', '.join(kinds) or 'none'}.")
+        tell(
+            f"Apart from contains, the generated cases use few kinds of checks: {', '.join(kinds) or 'none'}."
+        )
     return Suite(cases, "generated")
 
 
@@ -152,11 +177,19 @@ class _SuiteWriter:
     tell: Tell
     challenges: bool = False  # they are to be cases on which the skill misleads
     accepted: dict[str, Case] = field(default_factory=dict[str, Case])
-    written: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])  # the fields of each case
-    spares: list[Case] = field(default_factory=list[Case])  # usable, but a task or another kind of check is wanted
+    written: dict[str, dict[str, Any]] = field(
+        default_factory=dict[str, "dict[str, Any]"]
+    )  # the fields of each case
+    spares: list[Case] = field(
+        default_factory=list[Case]
+    )  # usable, but a task or another kind of check is wanted
     refused: list[str] = field(default_factory=list[str])  # why
-    sent_back: list[str] = field(default_factory=list[str])  # of the last answer: why, and what it was
-    cited: list[set[str]] = field(default_factory=list[set[str]])  # by these cases: the ids of pieces
+    sent_back: list[str] = field(
+        default_factory=list[str]
+    )  # of the last answer: why, and what it was
+    cited: list[set[str]] = field(
+        default_factory=list[set[str]]
+    )  # by these cases: the ids of pieces
     opener: SandboxOpener = field(default_factory=SandboxOpener)
 
     @property
@@ -181,7 +214,9 @@ class _SuiteWriter:
         try:
             items = await self._ask(self._pieces(), "" if first or is_plain else self._wanted())
         except Paused:
-            if self.sent_back:  # whoever answers by hand wants to know before the next prompt is opened
+            if (
+                self.sent_back
+            ):  # whoever answers by hand wants to know before the next prompt is opened
                 reasons = "".join(f"\n  - {why}" for why in self.refused[-len(self.sent_back) :])
                 self.tell(f"Sent back {counted(len(self.sent_back), 'case')}:{reasons}")
             raise
@@ -194,7 +229,9 @@ class _SuiteWriter:
                 written = f"\n  {json.dumps(fields, ensure_ascii=False)}" if fields else ""
                 self.refused.append(why)
                 self.sent_back.append(f"- {why}{written}")
-                self.cited.append({*read_ids(fields.get("evidence"))} & self.material.ids - {TASK, OWN_KNOWLEDGE})
+                self.cited.append(
+                    {*read_ids(fields.get("evidence"))} & self.material.ids - {TASK, OWN_KNOWLEDGE}
+                )
             elif left and (is_plain or self._fits(case, left, first=first)):
                 self.accept(case)
             else:
@@ -203,11 +240,17 @@ class _SuiteWriter:
     def _fits(self, case: Case, left: int, *, first: bool) -> bool:
         cases = [*self.accepted.values(), case]
         # Look-ups beyond half of the suite are set aside once.
-        look_ups = sum(LOOK_UP in each.metadata for each in cases) if first and LOOK_UP in case.metadata else 0
+        look_ups = (
+            sum(LOOK_UP in each.metadata for each in cases)
+            if first and LOOK_UP in case.metadata
+            else 0
+        )
         return missing_variety(cases, self.count) < left and look_ups <= self.count // 2
 
     def accept(self, case: Case) -> None:
-        *_, held_out = split([*((known.id, known.held_out) for known in self.known), (case.id, None)])
+        *_, held_out = split(
+            [*((known.id, known.held_out) for known in self.known), (case.id, None)]
+        )
         self.accepted[case.id] = replace(case, held_out=held_out)
 
     def _wanted(self) -> str:
@@ -251,7 +294,9 @@ class _SuiteWriter:
 
     @property
     def _kinds_prompt(self) -> str:
-        return (read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")).strip()
+        return (
+            read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")
+        ).strip()
 
     async def _ask(self, pieces: Sequence[Piece], wanted: str) -> list[Any]:
         count, text = self.count - len(self.accepted), self._about(pieces)
@@ -275,7 +320,9 @@ class _SuiteWriter:
             max_output_tokens=600 * count + 2000,
         )
         try:
-            return await ask(self.model, request, lambda answer, _: list_or_empty(answer.get("cases")), repairs=0)
+            return await ask(
+                self.model, request, lambda answer, _: list_or_empty(answer.get("cases")), repairs=0
+            )
         except UpskillError as error:
             if isinstance(error.__cause__, InvalidAnswer):
                 return []  # the next round asks again
@@ -299,7 +346,9 @@ class _SuiteWriter:
             return None, f"case {case.id!r}: {overruled}"
         if weak := await self._probe(case):
             first, *others = (each.explain(WRITER_ADVICE) for each in weak[:3])
-            return None, "; ".join([first, *(why.removeprefix(f"case {case.id!r}: ") for why in others)])
+            return None, "; ".join(
+                [first, *(why.removeprefix(f"case {case.id!r}: ") for why in others)]
+            )
         self.written[case.id] = fields
         return case, ""
 
@@ -307,7 +356,9 @@ class _SuiteWriter:
         checks = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
         # Not every model keeps to the schema, and a generated check must not ask a judge, nor run anything where
         # nothing acts.
-        if strange := [kind for check in checks if (kind := str(check.get("kind"))) not in self.kinds]:
+        if strange := [
+            kind for check in checks if (kind := str(check.get("kind"))) not in self.kinds
+        ]:
             raise UsageError(f"{strange[0]!r} is not one of the kinds of checks above")
         ids = read_ids(fields.get("evidence"))
         challenged = {CHALLENGES: str(fields["line"])} if fields.get("line") else {}
@@ -319,7 +370,11 @@ class _SuiteWriter:
             ],
             "a generated case",
         ).cases
-        return replace(case, metadata={**case.metadata, LOOK_UP: True}) if is_look_up(case, self._known_text) else case
+        return (
+            replace(case, metadata={**case.metadata, LOOK_UP: True})
+            if is_look_up(case, self._known_text)
+            else case
+        )
 
     async def _probe(self, case: Case) -> list[WeakCase]:
         others = [other for other in self.known if other.reference][-2:]
@@ -332,24 +387,43 @@ class _SuiteWriter:
         """Hold the cases against answers of somebody who has not seen their checks; what judges them otherwise is
         fixed by its writer, alone, or left out."""
         self.tell(f"Writing fresh answers for {counted(len(self.accepted), 'case')}...")
-        answers = await write_answers(self.model, list(self.accepted.values()), self._about(self.material.pieces))
-        tried = {name: await self._try(AnsweredCase(self.written[name], answers[name])) for name in self.accepted}
-        judged = Counter((name[0], name not in each.problems) for each in tried.values() for name in each.answers)
-        passed, failed = (f"{judged[it, True]} of {judged[it, True] + judged[it, False]}" for it in "rw")
+        answers = await write_answers(
+            self.model, list(self.accepted.values()), self._about(self.material.pieces)
+        )
+        tried = {
+            name: await self._try(AnsweredCase(self.written[name], answers[name]))
+            for name in self.accepted
+        }
+        judged = Counter(
+            (name[0], name not in each.problems) for each in tried.values() for name in each.answers
+        )
+        passed, failed = (
+            f"{judged[it, True]} of {judged[it, True] + judged[it, False]}" for it in "rw"
+        )
         sent_back = {name: each for name, each in tried.items() if each.problems}
         more = f"; sent {counted(len(sent_back), 'case')} back to be fixed" if sent_back else ""
         self.tell(f"Fresh answers: {passed} right answers pass, {failed} wrong answers fail{more}.")
         for _ in range(MAX_FIXES):
             if not sent_back:
                 break
-            cited = set[str]().union(*(read_ids(each.fields.get("evidence")) for each in sent_back.values()))
+            cited = set[str]().union(
+                *(read_ids(each.fields.get("evidence")) for each in sent_back.values())
+            )
             pieces = [each for each in self.material.pieces if {each.id, *each.based_on} & cited]
             material = quote(pieces) if pieces else ""
-            fixed = await fix(self.model, sent_back, material, self._kinds_prompt, check_schema(self.kinds))
+            fixed = await fix(
+                self.model, sent_back, material, self._kinds_prompt, check_schema(self.kinds)
+            )
             sent_back = {name: await self._try(each) for name, each in fixed.items()}
             tried |= sent_back
-            sent_back = {name: each for name, each in sent_back.items() if each.problems and each.has_enough}
-        left_out = [name for name, each in tried.items() if each.case is None or each.problems or not each.has_enough]
+            sent_back = {
+                name: each for name, each in sent_back.items() if each.problems and each.has_enough
+            }
+        left_out = [
+            name
+            for name, each in tried.items()
+            if each.case is None or each.problems or not each.has_enough
+        ]
         self.accepted = {
             name: replace(each.case, held_out=self.accepted[name].held_out)
             for name, each in tried.items()
@@ -361,19 +435,27 @@ class _SuiteWriter:
 
     async def _try(self, answered: AnsweredCase) -> AnsweredCase:
         try:
-            case = self._parse({**answered.fields, "right": answered.named("r"), "wrong": answered.named("w")})
+            case = self._parse(
+                {**answered.fields, "right": answered.named("r"), "wrong": answered.named("w")}
+            )
         except UsageError as error:
             return replace(answered, case=None, problems={"checks": error.message})
-        return replace(answered, case=case, problems=explain_problems(answered, await self._probe(case)))
+        return replace(
+            answered, case=case, problems=explain_problems(answered, await self._probe(case))
+        )
 
 
 def explain_problems(answered: AnsweredCase, weaknesses: Iterable[WeakCase]) -> dict[str, str]:
     """What the checks get wrong, by the name of the answer, or of the probe."""
     problems: dict[str, str] = {}
     for weak in weaknesses:
-        names = [name for name, text in answered.answers.items() if weak.answer and text == weak.answer]
+        names = [
+            name for name, text in answered.answers.items() if weak.answer and text == weak.answer
+        ]
         why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
-        problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {weak.probe: weak.explain(WRITER_ADVICE)}
+        problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {
+            weak.probe: weak.explain(WRITER_ADVICE)
+        }
     return problems
 
 
@@ -398,7 +480,9 @@ def check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any]
     )
 
 
-def _suite_schema(count: int, kinds: Sequence[str], *, small: bool, challenges: bool = False) -> dict[str, Any]:
+def _suite_schema(
+    count: int, kinds: Sequence[str], *, small: bool, challenges: bool = False
+) -> dict[str, Any]:
     text = text_schema(120 if small else 2000)
     file = object_schema({"path": text_schema(100), "text": text})
     case = object_schema(
@@ -424,7 +508,10 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, A
     length = _length(fields)
     if any(check.get("kind") in ACTING_KINDS for check in written):
         scripts = [fields.get("reference", ""), *right]
-        right, wrong = ([{"run": script} for script in dict.fromkeys(map(str, each))] for each in (scripts, wrong))
+        right, wrong = (
+            [{"run": script} for script in dict.fromkeys(map(str, each))]
+            for each in (scripts, wrong)
+        )
         length = {}
     elif not any("max_length" in check for check in checks):
         longest = max(len(str(answer)) for answer in (fields.get("reference", ""), *right))
@@ -445,7 +532,9 @@ def as_written(check: SuiteCheck) -> dict[str, Any] | None:
     if check.name not in CHECK_KINDS:
         return None
     texts = (
-        [json.dumps(check.config)] if check.name == "json_schema" else [str(each) for each in as_list(value) or [value]]
+        [json.dumps(check.config)]
+        if check.name == "json_schema"
+        else [str(each) for each in as_list(value) or [value]]
     )
     exact = config.get("ignore_case") is False or config.get("exact") is True
     return {"kind": check.name, "texts": texts, "number": 0, "exact": exact}
@@ -458,7 +547,10 @@ def _length(fields: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     most = max(words, len(str(fields.get("reference", "")).split()))
     said = _names_number(prompt, most)
-    return {"max_words": most, "prompt": prompt if said else f"{prompt.rstrip()}\n\nAnswer in at most {most} words."}
+    return {
+        "max_words": most,
+        "prompt": prompt if said else f"{prompt.rstrip()}\n\nAnswer in at most {most} words.",
+    }
 
 
 def _names_number(prompt: str, number: int) -> bool:
@@ -467,7 +559,11 @@ def _names_number(prompt: str, number: int) -> bool:
 
 def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
     """A check as a suite file has it, without those that the writer may not choose."""
-    kind, texts, exact = str(check.get("kind")), list_or_empty(check.get("texts")), bool(check.get("exact"))
+    kind, texts, exact = (
+        str(check.get("kind")),
+        list_or_empty(check.get("texts")),
+        bool(check.get("exact")),
+    )
     first, more = texts[0] if texts else "", texts[1:]
     match kind:
         case "max_length":
@@ -475,9 +571,20 @@ def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
             in_prompt = number and _names_number(prompt, number)
             return [{kind: {"characters": number, "brief": True}}] if in_prompt else []
         case "contains" | "contains_any" | "not_contains":
-            return [{kind: {"text": texts, "asserted": True, **({"ignore_case": False} if exact else {})}}]
+            return [
+                {
+                    kind: {
+                        "text": texts,
+                        "asserted": True,
+                        **({"ignore_case": False} if exact else {}),
+                    }
+                }
+            ]
         case "regex" | "not_regex":
-            return [{kind: {"pattern": text, "ignore_case": not exact, "asserted": True}} for text in texts or [""]]
+            return [
+                {kind: {"pattern": text, "ignore_case": not exact, "asserted": True}}
+                for text in texts or [""]
+            ]
         case "equals":
             return [{kind: {"text": texts, "exact": exact}}]
         case "starts_with":

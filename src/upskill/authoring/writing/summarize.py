@@ -52,20 +52,30 @@ async def summarize(
         if material.tokens <= budget:
             break
         parts = chunks(material.pieces, budget)
-        tell(f"The material has about {material.tokens:,} tokens: reading it in {len(parts)} parts.")
+        tell(
+            f"The material has about {material.tokens:,} tokens: reading it in {len(parts)} parts."
+        )
         requests = [
-            _take_notes(material, part, number, len(parts), model, budget) for number, part in enumerate(parts, 1)
+            _take_notes(material, part, number, len(parts), model, budget)
+            for number, part in enumerate(parts, 1)
         ]
         answers = await asyncio.gather(*requests, return_exceptions=True)
         failed = [error for error in answers if isinstance(error, BaseException)]
         if wrong := next((error for error in failed if not isinstance(error, Paused)), None):
             raise wrong
         if failed:
-            raise Paused(file for error in failed if isinstance(error, Paused) for file in error.files)
+            raise Paused(
+                file for error in failed if isinstance(error, Paused) for file in error.files
+            )
         notes = [note for answer in answers if isinstance(answer, list) for note in answer]
         if not notes:
-            raise UpskillError("the teacher found nothing worth noting in the material", "Choose a stronger model.")
-        pieces = [Piece(f"n{number}", "note", text, based_on=ids) for number, (text, ids) in enumerate(notes, start=1)]
+            raise UpskillError(
+                "the teacher found nothing worth noting in the material", "Choose a stronger model."
+            )
+        pieces = [
+            Piece(f"n{number}", "note", text, based_on=ids)
+            for number, (text, ids) in enumerate(notes, start=1)
+        ]
         material = replace(material, pieces=tuple(pieces))
     if material.tokens > budget:
         raise UpskillError(
@@ -102,15 +112,26 @@ async def _take_notes(
     def read(answer: dict[str, Any], last: bool) -> list[Note]:
         items = [dict_or_empty(item) for item in list_or_empty(answer.get("notes"))]
         notes = [
-            (str(item.get("text", "")).strip(), known.resolve_citations(read_ids(item.get("evidence"))))
+            (
+                str(item.get("text", "")).strip(),
+                known.resolve_citations(read_ids(item.get("evidence"))),
+            )
             for item in items
         ]
         bare = [text for text, ids in notes if text and not set(ids) - {TASK, OWN_KNOWLEDGE}]
         if bare and not last:
-            raise InvalidAnswer("; ".join(f"the note {text[:60]!r} cites no piece of this part" for text in bare))
-        wrong = [(text, missing) for text, ids in notes if ids and (missing := uncovered_by(text, ids, known))]
+            raise InvalidAnswer(
+                "; ".join(f"the note {text[:60]!r} cites no piece of this part" for text in bare)
+            )
+        wrong = [
+            (text, missing)
+            for text, ids in notes
+            if ids and (missing := uncovered_by(text, ids, known))
+        ]
         if wrong and not last and not small:
-            says = (f"the note {text[:60]!r} says {', '.join(missing[:5])}" for text, missing in wrong)
+            says = (
+                f"the note {text[:60]!r} says {', '.join(missing[:5])}" for text, missing in wrong
+            )
             raise InvalidAnswer("; ".join(f"{each}, which is not in its pieces" for each in says))
         dropped = [] if small else [text for text, _ in wrong]
         return [(text, ids) for text, ids in notes if text and ids and text not in dropped]

@@ -30,7 +30,10 @@ NEEDED = (
 
 EXTRACT = "extract"  # quotes traces, without a model
 Choice = tuple[str, str]  # what to type, and why it works
-EXTRACT_TRACE: Choice = ("-m extract --from TRACE", "quotes an agent's session (`upskill trace list` lists them)")
+EXTRACT_TRACE: Choice = (
+    "-m extract --from TRACE",
+    "quotes an agent's session (`upskill trace list` lists them)",
+)
 HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files, for you or any agent to answer")
 HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such flag
 
@@ -39,13 +42,18 @@ class NoTeacher(UsageError):
     """Nobody was named to write the skill, or its tests. The hint lists what works here, `own_ways` without a model."""
 
     def __init__(
-        self, keys: Mapping[str, str], own_ways: Iterable[Choice] = (HANDOFF,), *, role: str = "teacher"
+        self,
+        keys: Mapping[str, str],
+        own_ways: Iterable[Choice] = (HANDOFF,),
+        *,
+        role: str = "teacher",
     ) -> None:
         choices = [*own_ways, *_find_choices(keys)]
         width = max(len(flag) for flag, _ in choices)
         lines = "".join(f"\n    {flag:<{width}}  {why}" for flag, why in choices)
         super().__init__(
-            f"no {role} was chosen, so nothing was run", f"What works here:{lines}\n  What works anywhere: {NEEDED}."
+            f"no {role} was chosen, so nothing was run",
+            f"What works here:{lines}\n  What works anywhere: {NEEDED}.",
         )
 
 
@@ -55,17 +63,24 @@ def _find_choices(keys: Mapping[str, str]) -> Iterator[Choice]:
             yield f"-m {spec.name}", f"`{spec.program}` is installed"
     for provider, variables in KEYS.items():
         if name := next((name for name in variables if keys.get(name)), ""):
-            alias = next((alias for alias, full in ALIASES.items() if full.startswith(f"{provider}:")), "")
+            alias = next(
+                (alias for alias, full in ALIASES.items() if full.startswith(f"{provider}:")), ""
+            )
             yield f"-m {alias or f'{provider}:MODEL'}", f"{name} is set"
     for server in find_servers(keys):
         if server.is_running:
-            yield f"-m {server.name}:{server.models[0] if server.models else 'MODEL'}", f"answers at {server.url}"
+            yield (
+                f"-m {server.name}:{server.models[0] if server.models else 'MODEL'}",
+                f"answers at {server.url}",
+            )
 
 
 def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address:
     if options.handoff:
         if options.teacher:
-            raise UsageError("--handoff and -m (--teacher) cannot be used together", "Drop one of them.")
+            raise UsageError(
+                "--handoff and -m (--teacher) cannot be used together", "Drop one of them."
+            )
         return resolve(f"handoff:{options.handoff}")
     if options.teacher == EXTRACT:
         return Address(EXTRACT, EXTRACT, "")
@@ -73,7 +88,10 @@ def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address
 
 
 def choose_attempts(
-    options: GenerateOptions, student: Address | None, older: Skill | None, tell: Callable[[str], None]
+    options: GenerateOptions,
+    student: Address | None,
+    older: Skill | None,
+    tell: Callable[[str], None],
 ) -> int:
     """How often to try for a better skill. A new one is fitted to the embedded model only on request."""
     settings = options.settings

@@ -20,7 +20,14 @@ from upskill.plain import digest
 from upskill.sandboxes import SANDBOXES, Limits, MiB, Sandbox, SandboxBackend, Setup, printable
 from upskill.sandboxes.gpu import Toolchain, find_toolchain
 
-SOURCES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".inc")  # what a kernel file may include from beside it
+SOURCES = (
+    ".cu",
+    ".cuh",
+    ".h",
+    ".hpp",
+    ".hh",
+    ".inc",
+)  # what a kernel file may include from beside it
 MAX_SOURCES = 64
 MAX_MESSAGE = 1200  # characters of the compiler's
 MAX_CODE_BYTES = 64 * MiB  # of code
@@ -58,20 +65,28 @@ async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, s
     except FileNotFoundError:
         code = find_code(evidence.answer, (entry, "__global__"))
         if code is None:
-            return Finding(False, f"there is no {file}, and the answer has no code with a __global__ function")
-        return {file: code.encode("utf-8", "replace").decode("utf-8")}  # half a character is no file
+            return Finding(
+                False, f"there is no {file}, and the answer has no code with a __global__ function"
+            )
+        return {
+            file: code.encode("utf-8", "replace").decode("utf-8")
+        }  # half a character is no file
     except OSError as error:
         return Finding(False, f"{file}: {in_words(error)}")
     sources = {file: text}
     for left in await sandbox.list():
         if left.kind == "file" and left.path.endswith(SOURCES) and len(sources) < MAX_SOURCES:
             with suppress(OSError):
-                sources.setdefault(left.path, (await sandbox.read(left.path, MiB)).decode("utf-8", "replace"))
+                sources.setdefault(
+                    left.path, (await sandbox.read(left.path, MiB)).decode("utf-8", "replace")
+                )
     return sources
 
 
 @asynccontextmanager
-async def open_build_sandbox(evidence: Evidence, toolchain: Toolchain, seconds: float) -> AsyncGenerator[Sandbox]:
+async def open_build_sandbox(
+    evidence: Evidence, toolchain: Toolchain, seconds: float
+) -> AsyncGenerator[Sandbox]:
     """A sandbox of the trial's kind that can run the compiler and has nothing of the student's in it."""
     kind = sandbox_of(evidence).kind
     backend: SandboxBackend = SANDBOXES.load(kind)()
@@ -82,7 +97,13 @@ async def open_build_sandbox(evidence: Evidence, toolchain: Toolchain, seconds: 
 
 
 async def build(
-    evidence: Evidence, sources: Mapping[str, str], file: str, arch: str, *, flags: tuple[str, ...] = (), seconds: float
+    evidence: Evidence,
+    sources: Mapping[str, str],
+    file: str,
+    arch: str,
+    *,
+    flags: tuple[str, ...] = (),
+    seconds: float,
 ) -> Build:
     """The same sources are compiled only once."""
     _ = sandbox_of(evidence).run  # not on paper
@@ -98,7 +119,9 @@ async def build(
             return await _compile(sandbox, toolchain, sources, file, [*target, *flags])
 
     made = await compiled(sources)
-    if "nvcc fatal" in made.error and (empty := await compiled({file: EMPTY})).error:  # nobody's answer is to blame
+    if (
+        "nvcc fatal" in made.error and (empty := await compiled({file: EMPTY})).error
+    ):  # nobody's answer is to blame
         raise MissingTool(f"nvcc cannot compile this here: {empty.error}")
     keep(_built, key, made)
     return made
@@ -119,8 +142,19 @@ async def _compile(
     if compiler.code:
         raise MissingTool("nvcc needs g++, and the sandbox has none; install it for all users")
     stem = PurePosixPath(file).stem
-    options = ("-Xptxas", "-v", "--keep", "--keep-dir", OUT, "-Xcompiler", "-ffunction-sections", *flags)
-    done = await sandbox.run([toolchain.nvcc, "-c", *options, "-I.", "-x", "cu", file, "-o", f"{OUT}/{stem}.o"])
+    options = (
+        "-Xptxas",
+        "-v",
+        "--keep",
+        "--keep-dir",
+        OUT,
+        "-Xcompiler",
+        "-ffunction-sections",
+        *flags,
+    )
+    done = await sandbox.run(
+        [toolchain.nvcc, "-c", *options, "-I.", "-x", "cu", file, "-o", f"{OUT}/{stem}.o"]
+    )
     messages = done.output + done.error
     if done.killed_why:
         return Build(f"the compiler {done.killed_why}")
@@ -130,7 +164,9 @@ async def _compile(
     # left out, with all that only it uses, when the launcher is linked.
     await sandbox.run(["objcopy", "--redefine-sym", "main=main_of_the_student", f"{OUT}/{stem}.o"])
     try:
-        cubin, host = [await sandbox.read(f"{OUT}/{stem}.{kind}", MAX_CODE_BYTES) for kind in ("cubin", "o")]
+        cubin, host = [
+            await sandbox.read(f"{OUT}/{stem}.{kind}", MAX_CODE_BYTES) for kind in ("cubin", "o")
+        ]
         kernels = add_spills(read_cubin(cubin), messages)
     except (OSError, ValueError) as error:
         reason = in_words(error) if isinstance(error, OSError) else error
@@ -142,8 +178,14 @@ async def _compile(
 
 def _complaint(messages: str) -> str:
     """Errors first, as one error often brings a hundred warnings."""
-    lines = [line for line in printable(messages).splitlines() if line.strip() and not line.startswith("ptxas info")]
-    first = next((at for at, line in enumerate(lines) if re.search("error|fatal", line, re.IGNORECASE)), 0)
+    lines = [
+        line
+        for line in printable(messages).splitlines()
+        if line.strip() and not line.startswith("ptxas info")
+    ]
+    first = next(
+        (at for at, line in enumerate(lines) if re.search("error|fatal", line, re.IGNORECASE)), 0
+    )
     text = "\n".join(lines[first:])
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 2] + " …"
 
@@ -163,5 +205,7 @@ def add_spills(kernels: Sequence[CompiledKernel], messages: str) -> tuple[Compil
     for kernel in kernels:
         if frames.get(kernel.name) != kernel.stack:
             said = f"{frames[kernel.name]} bytes" if kernel.name in frames else "nothing"
-            raise ValueError(f"the cubin has {kernel.stack} bytes of stack for {kernel.name}, but ptxas reports {said}")
+            raise ValueError(
+                f"the cubin has {kernel.stack} bytes of stack for {kernel.name}, but ptxas reports {said}"
+            )
     return tuple(replace(kernel, spills=max(spills[kernel.name], called)) for kernel in kernels)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import cast
 
-_HEADER = struct.Struct("<40xQ10xHHH")  # where the sections are; size and number of their headers, the one with names
+_HEADER = struct.Struct(
+    "<40xQ10xHHH"
+)  # where the sections are; size and number of their headers, the one with names
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION = 2  # type of a symbol
@@ -46,7 +48,9 @@ def _read(cubin: bytes) -> list[CompiledKernel]:
     start, size, count, names_at = cast("tuple[int, int, int, int]", _HEADER.unpack_from(cubin))
     if cubin[:4] != b"\x7fELF" or size != _SECTION.size:
         raise ValueError("it is not a cubin")
-    headers: list[tuple[int, ...]] = [_SECTION.unpack_from(cubin, start + size * number) for number in range(count)]
+    headers: list[tuple[int, ...]] = [
+        _SECTION.unpack_from(cubin, start + size * number) for number in range(count)
+    ]
     names = [_string(cubin, headers[names_at][4], header[0]) for header in headers]
     by_name = dict(zip(names, headers, strict=True))
     symbols_at = by_name[".symtab"]
@@ -60,7 +64,9 @@ def _read(cubin: bytes) -> list[CompiledKernel]:
             continue
         name = _string(cubin, strings, name_at)
         own = [
-            struct.unpack("<IHHI", value)  # of which the second is the position, the last has the size
+            struct.unpack(
+                "<IHHI", value
+            )  # of which the second is the position, the last has the size
             for kind, value in _attributes(cubin, by_name[f".nv.info.{name}"])
             if kind == _PARAMETER
         ]

@@ -107,7 +107,9 @@ class Driver:
         cluster: Sequence[int],
         arguments: Sequence[str],
     ) -> Callable[[], None]:
-        raw = [ctypes.create_string_buffer(bytes.fromhex(word), len(word) // 2) for word in arguments]
+        raw = [
+            ctypes.create_string_buffer(bytes.fromhex(word), len(word) // 2) for word in arguments
+        ]
         pointers = (c_void_p * max(1, len(raw)))(*(ctypes.addressof(buffer) for buffer in raw))
         options: list[_Attribute] = []
         if any(cluster):
@@ -139,12 +141,18 @@ class Device(Driver):
         try:
             import torch  # noqa: PLC0415
         except ImportError as error:
-            raise Missing(f"PyTorch is not installed in upskill's environment ({error}); install torch") from error
+            raise Missing(
+                f"PyTorch is not installed in upskill's environment ({error}); install torch"
+            ) from error
         self.xp: Any = torch
         if not torch.cuda.is_available():
-            raise Missing("PyTorch finds no CUDA GPU; check nvidia-smi, and install a PyTorch built for CUDA")
+            raise Missing(
+                "PyTorch finds no CUDA GPU; check nvidia-smi, and install a PyTorch built for CUDA"
+            )
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
-        torch.zeros(1, device=self.torch_device)  # makes the context that the driver calls below use
+        torch.zeros(
+            1, device=self.torch_device
+        )  # makes the context that the driver calls below use
         self._stream: Any = torch.cuda.Stream()
         torch.cuda.set_stream(self._stream)
         super().__init__(self._stream.cuda_stream)
@@ -163,8 +171,15 @@ class Device(Driver):
         major, minor = self.xp.cuda.get_device_capability(self.torch_device)
         match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
         here = f"{self.name} has compute capability {major}.{minor}"
-        if match is None or int(match[1]) != major or int(match[2]) > minor or (match[3] and int(match[2]) != minor):
-            raise Missing(f"the kernel is for {arch}, and {here}; run it on a GPU of that kind, or set another `arch`")
+        if (
+            match is None
+            or int(match[1]) != major
+            or int(match[2]) > minor
+            or (match[3] and int(match[2]) != minor)
+        ):
+            raise Missing(
+                f"the kernel is for {arch}, and {here}; run it on a GPU of that kind, or set another `arch`"
+            )
 
     def dtype(self, name: str) -> Any:
         return getattr(self.xp, name)
@@ -187,7 +202,9 @@ class Device(Driver):
     def pattern(self, size: int, seed: int) -> Any:
         """Bytes that nobody can foresee, the same for the same seed."""
         generator = self.generator(seed)
-        return self.xp.randint(0, 256, (size,), generator=generator, dtype=self.xp.uint8, device=self.torch_device)
+        return self.xp.randint(
+            0, 256, (size,), generator=generator, dtype=self.xp.uint8, device=self.torch_device
+        )
 
     def address(self, buffer: Any) -> int:
         return int(buffer.data_ptr())

@@ -56,7 +56,9 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
     os.setsid()
     keeper = os.getpid()
     worker = os.fork()
-    with suppress(OSError):  # a group of its own, so that it can be killed with all that it starts; both see to it
+    with suppress(
+        OSError
+    ):  # a group of its own, so that it can be killed with all that it starts; both see to it
         os.setpgid(worker, worker)
     if worker == 0:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends when its keeper does
@@ -73,7 +75,9 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
     for descriptor in (stdin, printed, channel, store):
         os.close(descriptor)
     running = os.pidfd_open(worker)
-    ready, _, _ = select.select([lifeline, running], [], [])  # nothing is ever written to `lifeline`: it is closed
+    ready, _, _ = select.select(
+        [lifeline, running], [], []
+    )  # nothing is ever written to `lifeline`: it is closed
     if running not in ready:
         with suppress(ProcessLookupError):
             os.killpg(worker, signal.SIGKILL)

@@ -44,7 +44,16 @@ DEVICES = ANY_GPU
 START_SECONDS = 600.0  # importing PyTorch, and compiling what the kernel is timed against
 MAX_PRINTED = 8000  # bytes of what a process printed that are looked at
 # What PyTorch and its compiler look at. Keys and tokens are none of their business.
-KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_CACHE_HOME")
+KEPT = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "XDG_CACHE_HOME",
+)
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "TORCH", "TRITON_", "PYTORCH_")
 # In a sandbox these are its own.
 INSIDE = {
@@ -86,7 +95,9 @@ class ForkServer:
                     gpu=True,
                 )
             else:
-                self._process = _start(argv, subprocess.DEVNULL, self._printed, passed, environment(kind))
+                self._process = _start(
+                    argv, subprocess.DEVNULL, self._printed, passed, environment(kind)
+                )
 
     @classmethod
     def running(cls, kind: str) -> ForkServer:
@@ -97,7 +108,11 @@ class ForkServer:
                 " if you trust the suite, use --sandbox none"
             )
         server = cls._running
-        if server is None or server.made_for != (SERVER, SHOWN, kind) or server._process.poll() is not None:
+        if (
+            server is None
+            or server.made_for != (SERVER, SHOWN, kind)
+            or server._process.poll() is not None
+        ):
             if server is not None:
                 server.stop()
             cls._running = server = cls(kind)
@@ -125,7 +140,11 @@ class ForkServer:
 
 
 def _start(
-    argv: list[str], stdin: int, printed: IO[bytes], passed: Sequence[int], variables: dict[str, str]
+    argv: list[str],
+    stdin: int,
+    printed: IO[bytes],
+    passed: Sequence[int],
+    variables: dict[str, str],
 ) -> subprocess.Popen[bytes]:
     """A process in a session of its own, which gets these descriptors and variables and no others."""
     return subprocess.Popen(
@@ -146,20 +165,35 @@ def _read_printed(file: IO[bytes]) -> str:
 
 
 def environment(kind: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in KEPT or name.startswith(KEPT_PREFIXES)
+    }
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     outside = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "upskill" / "torchinductor")} | inherited
     folders = INSIDE if kind == "bubblewrap" else outside
     # No pool of processes to compile one small function, and no GPU taken by a look at how many there are.
-    return inherited | folders | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    return (
+        inherited
+        | folders
+        | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    )
 
 
 def python_folders() -> list[Path]:
     """What Python and PyTorch are read from, as far as a sandbox does not show it anyway."""
     named = [sys.prefix, sys.base_prefix, *os.environ.get("PYTHONPATH", "").split(":"), *SHOWN]
-    named += [str(Path(__file__).parents[3]), *(path for path in sys.path if path.endswith("-packages"))]
+    named += [
+        str(Path(__file__).parents[3]),
+        *(path for path in sys.path if path.endswith("-packages")),
+    ]
     folders = sorted({Path(name).absolute() for name in named if name})
-    existing = [path for path in folders if path.is_dir() and path not in (Path("/"), Path.home(), Path("/usr"))]
+    existing = [
+        path
+        for path in folders
+        if path.is_dir() and path not in (Path("/"), Path.home(), Path("/usr"))
+    ]
     return [
         path
         for path in existing
@@ -185,7 +219,15 @@ class GpuProcess:
         try:
             if role == "watched":
                 passed = (channel, store, lifeline)
-                argv = [*KEEPER, str(lifeline), str(max(passed)), *tool, *WATCHED, str(channel), str(store)]
+                argv = [
+                    *KEEPER,
+                    str(lifeline),
+                    str(max(passed)),
+                    *tool,
+                    *WATCHED,
+                    str(channel),
+                    str(store),
+                ]
                 folder = tempfile.mkdtemp(prefix="upskill-gpu-")  # for what the tool leaves
                 self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
                 variables = environment("none") | {"TMPDIR": folder}

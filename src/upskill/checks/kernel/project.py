@@ -19,7 +19,17 @@ EDITION = 5
 MAX_PROBLEMS = 6
 # The tables of build.toml: the keys that each must have, and the others that it may.
 GENERAL = ("name", "version", "edition", "license", "backends")
-GENERAL_MAY = ("upstream", "source", "cuda", "hub", "kernel-depends", "neuron", "python-depends", "tpu", "xpu")
+GENERAL_MAY = (
+    "upstream",
+    "source",
+    "cuda",
+    "hub",
+    "kernel-depends",
+    "neuron",
+    "python-depends",
+    "tpu",
+    "xpu",
+)
 FRAMEWORKS = ("torch", "torch-noarch", "tvm-ffi")
 TORCH_MAY = ("include", "minver", "maxver", "pyext", "src", "stable-abi", "cxx-flags")
 KERNEL = ("backend", "depends", "src")
@@ -35,13 +45,22 @@ BACKENDS = ("cann", "cpu", "cuda", "metal", "neuron", "rocm", "tpu", "xpu")
 KINDS: dict[str, type] = {
     **dict.fromkeys(("name", "license", "backend"), str),
     **dict.fromkeys(("version", "edition"), int),
-    **dict.fromkeys(("src", "depends", "backends", "include", "pyext", "cuda-capabilities", "rocm-archs"), list),
+    **dict.fromkeys(
+        ("src", "depends", "backends", "include", "pyext", "cuda-capabilities", "rocm-archs"), list
+    ),
     **dict.fromkeys(("cuda-flags", "cxx-flags", "hip-flags", "sycl-flags"), list),
 }
 KIND_NAMES: dict[type, str] = {str: "a string", int: "a whole number", list: "a list of strings"}
 # Keys of older editions, and what stands there now.
-RENAMED = {"universal": "backends", "capabilities": "cuda-capabilities", "language": "backend", "pyroot": "nothing"}
-NO_CODE = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)  # texts and comments of C++
+RENAMED = {
+    "universal": "backends",
+    "capabilities": "cuda-capabilities",
+    "language": "backend",
+    "pyroot": "nothing",
+}
+NO_CODE = re.compile(
+    r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL
+)  # texts and comments of C++
 BINDING = re.compile(r"\bTORCH_LIBRARY\w*\s*\(|\bSTABLE_TORCH_LIBRARY\w*\s*\(")
 CUDA_SOURCES = (".cu", ".cuh")
 
@@ -53,7 +72,9 @@ class KernelProject(SandboxCheck):
 
     folder: Path | None = None
     arch: Arch = "sm_90a"
-    revision: ClassVar[int] = 1  # a binding in a comment, and backends without cuda, had passed once
+    revision: ClassVar[int] = (
+        1  # a binding in a comment, and backends without cuda, had passed once
+    )
 
     async def run(self, evidence: Evidence) -> Finding:
         root = f"{PurePosixPath(self.folder)}/" if self.folder else ""
@@ -68,7 +89,10 @@ class KernelProject(SandboxCheck):
         try:
             text = text.removeprefix("\ufeff")
             toml = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # also a number of too many digits, and brackets without end
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # also a number of too many digits, and brackets without end
             return Finding(False, f"build.toml is not valid TOML: {error}")
         project = _Project(text, toml, frozenset(files))
         problems = [*project.problems(self.arch)]
@@ -78,9 +102,13 @@ class KernelProject(SandboxCheck):
                 if not isinstance(content, Finding) and BINDING.search(NO_CODE.sub(" ", content)):
                     break
             else:
-                problems.append("torch-ext: no source of [torch] registers anything with TORCH_LIBRARY")
+                problems.append(
+                    "torch-ext: no source of [torch] registers anything with TORCH_LIBRARY"
+                )
         if problems:
-            more = f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
+            more = (
+                f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
+            )
             return Finding(False, "; ".join(problems[:MAX_PROBLEMS]) + more)
         return Finding(True, f"a kernel-builder project, edition {EDITION}, for {self.arch}")
 
@@ -97,7 +125,9 @@ class _Project:
         return [path for path in sources if path.endswith((".cpp", ".cc", ".cu"))]
 
     def problems(self, arch: str) -> Iterator[str]:
-        general, torch, kernels = (_table(self.toml, name) for name in ("general", "torch", "kernel"))
+        general, torch, kernels = (
+            _table(self.toml, name) for name in ("general", "torch", "kernel")
+        )
         for name in self.toml:
             if name not in ("general", "kernel", *FRAMEWORKS):
                 yield self._unknown(name, "", ["general", "kernel", *FRAMEWORKS])
@@ -144,13 +174,19 @@ class _Project:
         if isinstance(backend, str) and backend not in KERNEL_MAY:
             yield f"{self._at(table, 'backend')}: {backend!r} is not a backend. {did_you_mean(backend, KERNEL_MAY)}"
         yield from self._sources(table, kernel)
-        if backend == "cuda" and not any(path.endswith(CUDA_SOURCES) for path in _texts(kernel, "src")):
+        if backend == "cuda" and not any(
+            path.endswith(CUDA_SOURCES) for path in _texts(kernel, "src")
+        ):
             yield f"{self._at(table, 'src')}: names no .cu file"
 
     def _target(self, kernels: Mapping[str, Any], arch: str) -> Iterator[str]:
         digits = arch.removeprefix("sm_").rstrip("af")
         capability = f"{digits[:-1]}.{digits[-1]}"
-        for_cuda = {name: _table(kernels, name) for name in kernels if _table(kernels, name).get("backend") == "cuda"}
+        for_cuda = {
+            name: _table(kernels, name)
+            for name in kernels
+            if _table(kernels, name).get("backend") == "cuda"
+        }
         if not for_cuda:
             yield 'build.toml: has no [kernel.NAME] with backend = "cuda"'
         for name, kernel in for_cuda.items():
@@ -159,7 +195,9 @@ class _Project:
                 where = self._at(f"kernel.{name}", "cuda-capabilities")
                 yield f"{where}: {', '.join(listed)} leave out {capability}, which is {arch}"
 
-    def _keys(self, table: str, values: Mapping[str, Any], must: Sequence[str], may: Sequence[str]) -> Iterator[str]:
+    def _keys(
+        self, table: str, values: Mapping[str, Any], must: Sequence[str], may: Sequence[str]
+    ) -> Iterator[str]:
         for key in must:
             if key not in values:
                 yield f"{self._at(table)}: [{table}] has no {key}"

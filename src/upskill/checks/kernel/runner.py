@@ -26,7 +26,9 @@ from upskill.checks.kernel.task import Shape, TaskHeader, read_task
 GUARD = 2**18  # bytes before and behind a buffer
 TASK_MODULE = "upskill_kernel_task"
 POISONS = (0xFF, 0x7B)  # not a number in every float format; the second tells what was not written
-MAX_STORED = 2**32  # bytes of outputs of one fixture's runs; of larger ones, most runs hand over parts
+MAX_STORED = (
+    2**32
+)  # bytes of outputs of one fixture's runs; of larger ones, most runs hand over parts
 PARTS, PART_BYTES = 64, 2**20  # of an output: how many, and how large
 CHUNK = 2**26  # elements that are compared at a time
 
@@ -34,8 +36,15 @@ CHUNK = 2**26  # elements that are compared at a time
 class Task:
     def __init__(self, source: str) -> None:
         self.header: TaskHeader = read_task(source)
-        module = sys.modules[TASK_MODULE] = ModuleType(TASK_MODULE)  # torch.compile imports what it compiles
-        linecache.cache[TASK_MODULE] = (len(source), None, source.splitlines(keepends=True), TASK_MODULE)
+        module = sys.modules[TASK_MODULE] = ModuleType(
+            TASK_MODULE
+        )  # torch.compile imports what it compiles
+        linecache.cache[TASK_MODULE] = (
+            len(source),
+            None,
+            source.splitlines(keepends=True),
+            TASK_MODULE,
+        )
         exec(compile(source, TASK_MODULE, "exec"), module.__dict__)  # noqa: S102 - what the suite's author wrote
         names = vars(module)
         self.inputs: Callable[..., dict[str, Any]] = names["inputs"]
@@ -57,7 +66,10 @@ class Buffer:
     seed: int  # of the bytes around it, and between its elements
 
     def __post_init__(self) -> None:
-        reach = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)) + 1
+        reach = (
+            sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+            + 1
+        )
         self.size = reach * self.device.itemsize(self.dtype)
         self.padded = GUARD + self.size + GUARD
         self.memory = self.device.pattern(self.padded, self.seed)
@@ -116,8 +128,12 @@ class Fixture:
         buffers = self.inputs | self.outputs
         values = {name: value for name, value in drawn.items() if name not in buffers}
         values |= {name: buffer.address for name, buffer in buffers.items()}
-        if unknown := [argument.name for argument in task.header.arguments if argument.name not in values]:
-            raise ValueError(f"SIGNATURE names {unknown[0]!r}, which is neither an input nor an output")
+        if unknown := [
+            argument.name for argument in task.header.arguments if argument.name not in values
+        ]:
+            raise ValueError(
+                f"SIGNATURE names {unknown[0]!r}, which is neither an input nor an output"
+            )
         self.words = task.header.to_words(values)
 
     @property
@@ -125,7 +141,9 @@ class Fixture:
         return f"{'×'.join(map(str, self.shape))} {self.dtype}"
 
     def draw(self, seed: int) -> dict[str, Any]:
-        return self.task.inputs(self.shape, self.device.dtype(self.dtype), self.device.generator(seed))
+        return self.task.inputs(
+            self.shape, self.device.dtype(self.dtype), self.device.generator(seed)
+        )
 
     def fill(self, seed: int, poison: int) -> None:
         drawn = self.draw(seed)
@@ -146,7 +164,10 @@ class Fixture:
                 raise KernelFailed(f"it changes its input {name}")
 
     def ranges(self) -> list[tuple[int, int]]:
-        return [(buffer.address, buffer.address + buffer.size) for buffer in (self.inputs | self.outputs).values()]
+        return [
+            (buffer.address, buffer.address + buffer.size)
+            for buffer in (self.inputs | self.outputs).values()
+        ]
 
 
 class Runner:
@@ -180,7 +201,9 @@ class Runner:
                 runs.append(self._store(fixture, seed, whole=again == repeat - 1))
         return {"runs": runs, "watched": self._keep_inputs() if self.request["watched"] else None}
 
-    def time(self, plans: Sequence[Sequence[Sequence[Any]]], rivals: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+    def time(
+        self, plans: Sequence[Sequence[Sequence[Any]]], rivals: dict[str, Callable[..., Any]]
+    ) -> dict[str, Any]:
         """Time every fixture against its rivals, taking turns; every launch has an input and an output of its own."""
         repeat, warmup = self.request["repeat"], self.request["warmup"]
         fixture, runs = self.fixtures[0], list[dict[str, Any]]()
@@ -193,7 +216,9 @@ class Runner:
                 if name == "kernel":
                     steps = self._prepare(fixture, plans[number])
                     fixture.fill(seed, POISONS[number % 2])
-                    took = self._launch(fixture, partial(self.device.seconds, partial(self.device.run, steps)), seed)
+                    took = self._launch(
+                        fixture, partial(self.device.seconds, partial(self.device.run, steps)), seed
+                    )
                     runs.append(self._store(fixture, seed))
                 else:
                     drawn = fixture.draw(seed)
@@ -209,7 +234,9 @@ class Runner:
         for kind, *operands in plan:
             pointers = {"memset": operands[:1], "memcpy": operands[:2]}.get(kind, [])
             for pointer in pointers:
-                if not any(first <= pointer and pointer + operands[2] <= last for first, last in ranges):
+                if not any(
+                    first <= pointer and pointer + operands[2] <= last for first, last in ranges
+                ):
                     raise KernelFailed(f"at {fixture.label}: its {kind} goes outside its buffers")
         try:
             return self.device.prepare(plan)
@@ -227,8 +254,12 @@ class Runner:
 
     def _keep_inputs(self) -> dict[str, Any]:
         """A small call as it was made, for `watched`: of more than one element, behind which something could lie."""
-        sizes = [sum(buffer.size for buffer in fixture.outputs.values()) for fixture in self.fixtures]
-        fixture = min(zip(sizes, self.fixtures, strict=True), key=lambda pair: (pair[0] < 64, pair[0]))[1]
+        sizes = [
+            sum(buffer.size for buffer in fixture.outputs.values()) for fixture in self.fixtures
+        ]
+        fixture = min(
+            zip(sizes, self.fixtures, strict=True), key=lambda pair: (pair[0] < 64, pair[0])
+        )[1]
         names = [argument.name for argument in self.task.header.arguments]
         buffers = [
             {
@@ -239,7 +270,11 @@ class Runner:
             for name, buffer in (fixture.inputs | fixture.outputs).items()
             if name in names
         ]
-        return {"entry": self.task.header.entry(fixture.dtype), "words": fixture.words, "buffers": buffers}
+        return {
+            "entry": self.task.header.entry(fixture.dtype),
+            "words": fixture.words,
+            "buffers": buffers,
+        }
 
     def _put(self, data: Any) -> int:
         """Where in the store these bytes are from now on."""
@@ -257,7 +292,11 @@ class Runner:
         stored: dict[str, Any] = {}
         for name, buffer in fixture.outputs.items():
             itemsize = self.device.itemsize(buffer.dtype)
-            parts = None if whole else choose_parts(buffer.size // itemsize, itemsize, seed_of(seed, "parts", name))
+            parts = (
+                None
+                if whole
+                else choose_parts(buffer.size // itemsize, itemsize, seed_of(seed, "parts", name))
+            )
             spans = [buffer.data[first * itemsize : last * itemsize] for first, last in parts or ()]
             data = self.device.xp.concatenate(spans) if spans else buffer.data
             stored[name] = {
@@ -267,10 +306,17 @@ class Runner:
                 "shape": list(buffer.shape),
                 "parts": parts,
             }
-        return {"dtype": fixture.dtype, "shape": list(fixture.shape), "seed": seed, "outputs": stored}
+        return {
+            "dtype": fixture.dtype,
+            "shape": list(fixture.shape),
+            "seed": seed,
+            "outputs": stored,
+        }
 
 
-def serve_runner(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
+def serve_runner(
+    device: Device, request: dict[str, Any], descriptor: int, channel: Channel
+) -> None:
     if request["mode"] == "probe":
         drawn = device.pattern(2**20, 1)
         channel.say({"done": device.same(drawn, device.pattern(2**20, 1))})
@@ -283,7 +329,10 @@ def serve_runner(device: Device, request: dict[str, Any], descriptor: int, chann
         fixture = runner.fixtures[0]
         size = sum(buffer.size for buffer in fixture.outputs.values())
         request["repeat"] = max(request["warmup"] + 10, min(request["repeat"], MAX_STORED // size))
-        known = {"eager": lambda: runner.task.eager, "compile": lambda: device.compile(runner.task.eager)}
+        known = {
+            "eager": lambda: runner.task.eager,
+            "compile": lambda: device.compile(runner.task.eager),
+        }
         rivals = {name: known[name]() for name in request["than"]}
         for name, rival in rivals.items():  # the first call compiles
             for _ in range(3):
@@ -300,7 +349,9 @@ def serve_runner(device: Device, request: dict[str, Any], descriptor: int, chann
         device.load(bytes.fromhex(request["cubin"]))
         measured = runner.check(plans) if request["mode"] == "check" else runner.time(plans, rivals)
     except device.out_of_memory as error:  # all memory that is taken here is ours
-        raise Missing(f"the GPU has too little free memory: {str(error).splitlines()[0]}") from error
+        raise Missing(
+            f"the GPU has too little free memory: {str(error).splitlines()[0]}"
+        ) from error
     except (KernelFailed, RuntimeError) as error:  # PyTorch tells of what a kernel broke, too
         channel.say({"failed": str(error).splitlines()[0]})
         return
@@ -322,7 +373,9 @@ class Channel:
         return json.loads(self._in.readline())
 
 
-def main(make: Callable[[], Device], serve: Callable[..., None], output: int, descriptor: int) -> NoReturn:
+def main(
+    make: Callable[[], Device], serve: Callable[..., None], output: int, descriptor: int
+) -> NoReturn:
     """Serve one request and end, without waiting for anything that may still hang on the GPU."""
     channel = Channel(output)
     try:
@@ -363,7 +416,11 @@ def choose_parts(count: int, itemsize: int, seed: int) -> list[tuple[int, int]] 
 
 
 def compare(
-    device: Device, got: Any, want: Any, tolerance: tuple[float, float], parts: Sequence[Sequence[int]] | None = None
+    device: Device,
+    got: Any,
+    want: Any,
+    tolerance: tuple[float, float],
+    parts: Sequence[Sequence[int]] | None = None,
 ) -> str:
     """What is wrong with an output, or with these parts of it; empty where it is right. NaN and ∞ are right only where
     the reference has them."""
@@ -374,7 +431,9 @@ def compare(
     got, want = got.reshape(-1), want.reshape(-1)
     compared = count = unwritten = 0
     example = ""
-    for first, last in parts or [(at, min(at + CHUNK, len(got))) for at in range(0, len(got), CHUNK)]:
+    for first, last in parts or [
+        (at, min(at + CHUNK, len(got))) for at in range(0, len(got), CHUNK)
+    ]:
         ours = device.precise(got[compared : compared + last - first])
         theirs = device.precise(want[first:last])
         compared += last - first
@@ -384,22 +443,28 @@ def compare(
         wrong = ~xp.where(special, alike, near)
         if found := int(wrong.sum()):
             at = int(xp.where(wrong)[0][0])
-            example = example or f"{first + at} is {float(ours[at]):.6g} and should be {float(theirs[at]):.6g}"
+            example = (
+                example
+                or f"{first + at} is {float(ours[at]):.6g} and should be {float(theirs[at]):.6g}"
+            )
             count += found
             unwritten += int((wrong & xp.isnan(ours)).sum())
     if not count:
         return ""
     more = f", {unwritten:,} of them NaN" if unwritten else ""
-    return (
-        f"{count:,} of {len(got):,} elements are wrong{more}; element {example} (± {absolute:g} and {relative:g} of it)"
-    )
+    tolerance = f"± {absolute:g} and {relative:g} of it"
+    return f"{count:,} of {len(got):,} elements are wrong{more}; element {example} ({tolerance})"
 
 
 def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) -> str:
     """What is wrong with the outputs of one run, given as bytes; empty if nothing."""
-    drawn = task.inputs(tuple(run["shape"]), device.dtype(run["dtype"]), device.generator(run["seed"]))
+    drawn = task.inputs(
+        tuple(run["shape"]), device.dtype(run["dtype"]), device.generator(run["seed"])
+    )
     got = {
-        name: device.shaped(raw[name], device.dtype(info["dtype"]), [-1] if info["parts"] else info["shape"])
+        name: device.shaped(
+            raw[name], device.dtype(info["dtype"]), [-1] if info["parts"] else info["shape"]
+        )
         for name, info in run["outputs"].items()
     }
     if task.accept is not None:
@@ -415,7 +480,9 @@ def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) 
     return ""
 
 
-def serve_referee(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
+def serve_referee(
+    device: Device, request: dict[str, Any], descriptor: int, channel: Channel
+) -> None:
     channel.say({"done": {"wrong": _find_wrong(device, request, descriptor)}})
 
 
@@ -426,7 +493,8 @@ def _find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str
         label = f"{'×'.join(map(str, run['shape']))} {run['dtype']}"
         raw = {
             name: device.from_bytes(
-                output["bytes"], lambda part, at, start=output["at"]: read_store(descriptor, start + at, part)
+                output["bytes"],
+                lambda part, at, start=output["at"]: read_store(descriptor, start + at, part),
             )
             for name, output in run["outputs"].items()
         }

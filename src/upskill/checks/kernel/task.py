@@ -34,7 +34,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 Kind = Literal["pointer", "int", "long", "float", "double"]
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(("int", "int32_t", "unsigned", "unsigned int", "uint32_t", "bool"), "int"),
-    **dict.fromkeys(("long", "long int", "long long", "unsigned long", "unsigned long long"), "long"),
+    **dict.fromkeys(
+        ("long", "long int", "long long", "unsigned long", "unsigned long long"), "long"
+    ),
     **dict.fromkeys(("int64_t", "uint64_t", "size_t"), "long"),
     "float": "float",
     "double": "double",
@@ -46,7 +48,12 @@ C_TYPES: dict[Kind, str] = {
     "float": "float",
     "double": "double",
 }
-_TOLERANCES = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-12}  # relative and absolute
+_TOLERANCES = {
+    "float16": 1e-3,
+    "bfloat16": 1e-2,
+    "float32": 1e-5,
+    "float64": 1e-12,
+}  # relative and absolute
 FUNCTIONS = ("inputs", "outputs", "reference")
 DTYPE = r"^(b?float\d+(_e\dm\d\w*)?|u?int\d+|complex\d+|half|float|double|short|int|long|bool)$"
 
@@ -67,7 +74,9 @@ def read_signature(text: str) -> tuple[Argument, ...]:
         if c_type == "cudaStream_t":
             raise ValueError("leave the stream out; every launcher has it as its last argument")
         if "*" not in c_type and c_type not in KINDS:
-            raise ValueError(f"{c_type!r} is not a type that can be passed; use a pointer or a number")
+            raise ValueError(
+                f"{c_type!r} is not a type that can be passed; use a pointer or a number"
+            )
         if name in arguments:
             raise ValueError(f"two arguments are named {name!r}")
         arguments[name] = Argument(name, "pointer" if "*" in c_type else KINDS[c_type])
@@ -155,7 +164,11 @@ def _read_constants(module: ast.Module) -> dict[str, Any]:
             functions.add(node.name)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for name in [target.id for target in targets if isinstance(target, ast.Name) and target.id.isupper()]:
+            for name in [
+                target.id
+                for target in targets
+                if isinstance(target, ast.Name) and target.id.isupper()
+            ]:
                 try:
                     constants[name] = ast.literal_eval(node.value)
                 except (ValueError, TypeError, MemoryError, RecursionError):

@@ -30,7 +30,9 @@ class KernelCheck(SandboxCheck):
     flags: list[str] = Field(default_factory=list)
     compile_timeout: float = Field(default=120.0, gt=0, le=3600)
     reads_answer: ClassVar[bool] = True
-    revision: ClassVar[int] = 2  # tiers could look at different blocks of an answer once; a fence closes behind code
+    revision: ClassVar[int] = (
+        2  # tiers could look at different blocks of an answer once; a fence closes behind code
+    )
 
     @property
     def entry(self) -> str:
@@ -46,8 +48,14 @@ class KernelCheck(SandboxCheck):
         if isinstance(sources, Finding):
             return sources
         flags = tuple(self.flags)
-        made = await build(evidence, sources, self.file, self.arch, flags=flags, seconds=self.compile_timeout)
-        return Finding(False, f"does not compile for {self.arch}: {made.error}") if made.error else made
+        made = await build(
+            evidence, sources, self.file, self.arch, flags=flags, seconds=self.compile_timeout
+        )
+        return (
+            Finding(False, f"does not compile for {self.arch}: {made.error}")
+            if made.error
+            else made
+        )
 
 
 class TaskCheck(KernelCheck):
@@ -89,7 +97,14 @@ class TaskCheck(KernelCheck):
         build = await self.build(evidence)
         if isinstance(build, Finding):
             return build
-        run = GpuRun(evidence=evidence, build=build, source=self.source, header=self.header, arch=self.arch, spec=spec)
+        run = GpuRun(
+            evidence=evidence,
+            build=build,
+            source=self.source,
+            header=self.header,
+            arch=self.arch,
+            spec=spec,
+        )
         return await run.run()
 
 
@@ -101,7 +116,9 @@ class KernelCompiles(KernelCheck):
         made = await self.build(evidence)
         if isinstance(made, Finding):
             return made
-        names = ", ".join(kernel.name for kernel in made.kernels[:3]) + (", …" if len(made.kernels) > 3 else "")
+        names = ", ".join(kernel.name for kernel in made.kernels[:3]) + (
+            ", …" if len(made.kernels) > 3 else ""
+        )
         return Finding(True, f"compiles for {self.arch}: {names}")
 
 
@@ -126,13 +143,16 @@ class KernelResources(KernelCheck):
         made = await self.build(evidence)
         if isinstance(made, Finding):
             return made
-        limits = {name: limit for name in UNITS if (limit := getattr(self, name)) is not None} or {"spills": 0}
+        limits = {name: limit for name in UNITS if (limit := getattr(self, name)) is not None} or {
+            "spills": 0
+        }
         used = {name: max(getattr(kernel, name) for kernel in made.kernels) for name in UNITS}
         for kernel in made.kernels:
             for name, limit in limits.items():
                 if (used_count := getattr(kernel, name)) > limit:
                     return Finding(
-                        False, f"{kernel.name} has {used_count} {UNITS[name]}, and at most {limit} are allowed"
+                        False,
+                        f"{kernel.name} has {used_count} {UNITS[name]}, and at most {limit} are allowed",
                     )
         return Finding(True, ", ".join(f"{count} {UNITS[name]}" for name, count in used.items()))
 
@@ -150,18 +170,30 @@ class KernelCorrect(TaskCheck):
         header = self.header
         timed = [header.timed] if header.timed and header.timed not in header.shapes else []
         sanitizer = find_sanitizer() if self.sanitize else ()
-        for shapes in filter(None, (header.shapes, timed)):  # most wrong kernels never get to the large shape
-            measured = await self.run_on_gpu(evidence, RunSpec(shapes, seconds=self.timeout, watched_by=sanitizer))
+        for shapes in filter(
+            None, (header.shapes, timed)
+        ):  # most wrong kernels never get to the large shape
+            measured = await self.run_on_gpu(
+                evidence, RunSpec(shapes, seconds=self.timeout, watched_by=sanitizer)
+            )
             if isinstance(measured, Finding):
                 return measured
             sanitizer = ()
         cases = len([*header.shapes, *timed]) * len(header.dtypes)
-        return Finding(True, f"right at {cases} shape{'s' if cases != 1 else ''} ({', '.join(header.dtypes)})")
+        return Finding(
+            True, f"right at {cases} shape{'s' if cases != 1 else ''} ({', '.join(header.dtypes)})"
+        )
 
 
 def find_sanitizer() -> tuple[str, ...]:
-    program = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
-    return (program, "--tool", "memcheck", "--report-api-errors", "no", "--print-limit", "1") if program else ()
+    program = shutil.which(
+        "compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin"
+    )
+    return (
+        (program, "--tool", "memcheck", "--report-api-errors", "no", "--print-limit", "1")
+        if program
+        else ()
+    )
 
 
 class KernelFaster(TaskCheck):
@@ -200,9 +232,9 @@ def compare_speed(kernel: Sequence[float], rival: Sequence[float]) -> tuple[floa
     """How many times as long the rival takes, by medians, with an interval; above 1 the kernel is faster."""
     random = np.random.default_rng(0)
     ours, theirs = np.asarray(kernel), np.asarray(rival)
-    resampled = np.median(theirs[random.integers(0, len(theirs), (RESAMPLES, len(theirs)))], axis=1) / np.median(
-        ours[random.integers(0, len(ours), (RESAMPLES, len(ours)))], axis=1
-    )
+    resampled = np.median(
+        theirs[random.integers(0, len(theirs), (RESAMPLES, len(theirs)))], axis=1
+    ) / np.median(ours[random.integers(0, len(ours), (RESAMPLES, len(ours)))], axis=1)
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(np.median(theirs) / np.median(ours)), float(low), float(high)
 
@@ -233,7 +265,9 @@ class KernelTiers(CheckBlock):
 
     task: str = ""
     file: Path = "kernel.cu"
-    tiers: list[Tier] = Field(default_factory=lambda: ["compiles", "resources", "correct", "faster"], min_length=1)
+    tiers: list[Tier] = Field(
+        default_factory=lambda: ["compiles", "resources", "correct", "faster"], min_length=1
+    )
     arch: Arch = "sm_90a"
     flags: list[str] = Field(default_factory=list)
     resources: dict[str, int] = Field(default_factory=dict)
@@ -247,9 +281,18 @@ class KernelTiers(CheckBlock):
     def _decides(self) -> KernelTiers:
         if again := [tier for tier in self.tiers if self.tiers.count(tier) > 1]:
             raise ValueError(f"tiers names {again[0]!r} twice")
-        if not self.task and (running := [tier for tier in self.tiers if tier in ("correct", "faster")]):
-            raise ValueError(f"the {running[0]!r} tier needs a task, a Python file beside the suite")
-        limits = {"resources": "resources", "project": "project", "than": "faster", "at_least": "faster"}
+        if not self.task and (
+            running := [tier for tier in self.tiers if tier in ("correct", "faster")]
+        ):
+            raise ValueError(
+                f"the {running[0]!r} tier needs a task, a Python file beside the suite"
+            )
+        limits = {
+            "resources": "resources",
+            "project": "project",
+            "than": "faster",
+            "at_least": "faster",
+        }
         for option, tier in limits.items():
             if option in self.model_fields_set and tier not in self.tiers:
                 raise ValueError(f"{option} is set, but tiers does not list {tier!r}; add it there")

@@ -27,7 +27,9 @@ from upskill.plain import digest
 from upskill.sandboxes import Limits, MiB, Sandbox, printable
 from upskill.sandboxes.gpu import find_toolchain, gpu_turn
 
-SEEN = re.compile(r"========= (?!COMPUTE-SANITIZER|ERROR SUMMARY: 0 )(\S[^\n]*)")  # what compute-sanitizer objects to
+SEEN = re.compile(
+    r"========= (?!COMPUTE-SANITIZER|ERROR SUMMARY: 0 )(\S[^\n]*)"
+)  # what compute-sanitizer objects to
 RECORDER = Path(__file__).with_name("recorder.c")
 STREAM = 0x5712EA3000  # stands for the stream that the launcher is given
 MAX_STEPS = 256  # of one call
@@ -93,7 +95,11 @@ class GpuRun:
                 except (Silent, _Failed) as failure:
                     runner.close()
                     await probe(kind)
-                    how = f": {failure}; the GPU works again" if isinstance(failure, Silent) else f" {failure}"
+                    how = (
+                        f": {failure}; the GPU works again"
+                        if isinstance(failure, Silent)
+                        else f" {failure}"
+                    )
                     return Finding(False, f"the kernel fails{how}")
                 except _Wrong as wrong:
                     return Finding(False, f"the kernel is wrong {wrong}")
@@ -124,7 +130,9 @@ class GpuRun:
         runner.say({"plans": plans})
         return await runner.receive(self.spec.seconds)
 
-    async def _look(self, referee: GpuProcess, watched: GpuProcess | None, done: dict[str, Any]) -> None:
+    async def _look(
+        self, referee: GpuProcess, watched: GpuProcess | None, done: dict[str, Any]
+    ) -> None:
         """Compare all outputs; where a tool watches a launch as well, at the same time. Nothing is timed any more."""
         watching = asyncio.create_task(self._watch(watched, done["watched"])) if watched else None
         try:
@@ -147,7 +155,9 @@ class GpuRun:
         await watched.end(START_SECONDS)
         match = SEEN.search(watched.printed())
         if match or "failed" in answer:
-            raise _Failed(f"under compute-sanitizer: {match[1].strip() if match else answer['failed']}")
+            raise _Failed(
+                f"under compute-sanitizer: {match[1].strip() if match else answer['failed']}"
+            )
 
 
 @contextmanager
@@ -196,14 +206,20 @@ async def probe(kind: str) -> None:
         try:
             await process.receive(START_SECONDS)
         except Silent as silent:
-            raise MissingTool(f"the GPU stopped responding after this kernel: {silent}; reset it or reboot") from silent
+            raise MissingTool(
+                f"the GPU stopped responding after this kernel: {silent}; reset it or reboot"
+            ) from silent
 
 
-Step = list[Any]  # ["launch", name, grid, block, shared, cooperative, cluster, arguments], ["memset", …], …
+Step = list[
+    Any
+]  # ["launch", name, grid, block, shared, cooperative, cluster, arguments], ["memset", …], …
 LaunchPlan = list[Step]  # plain values: it is sent to another process
 
 
-async def record(evidence: Evidence, build: Build, header: TaskHeader, device: Mapping[str, Any]) -> list[LaunchPlan]:
+async def record(
+    evidence: Evidence, build: Build, header: TaskHeader, device: Mapping[str, Any]
+) -> list[LaunchPlan]:
     """The plan of every call that a process beside the GPU wants to make; it says what the GPU is like."""
     toolchain = find_toolchain()
     async with open_build_sandbox(evidence, toolchain, 60.0) as sandbox:
@@ -211,15 +227,21 @@ async def record(evidence: Evidence, build: Build, header: TaskHeader, device: M
         for entry in dict.fromkeys(call["entry"] for call in device["calls"]):
             calls = [call["words"] for call in device["calls"] if call["entry"] == entry]
             await _link(sandbox, build, header, entry, toolchain.include)
-            limits = Limits(wall=RECORD_SECONDS, cpu=RECORD_SECONDS, memory=1024 * MiB, output=32 * MiB)
+            limits = Limits(
+                wall=RECORD_SECONDS, cpu=RECORD_SECONDS, memory=1024 * MiB, output=32 * MiB
+            )
             lines = "".join(_recorder_input(build, header, calls, device))
             done = await sandbox.run([f"./{entry}.recorder"], limits, stdin=lines.encode())
-            ended = output_excerpt(replace(done, output=""))  # what it prints; the plan itself says nothing to a person
+            ended = output_excerpt(
+                replace(done, output="")
+            )  # what it prints; the plan itself says nothing to a person
             plans += read_plans(done.output, build, len(calls), ended)
     return plans
 
 
-async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, include: str) -> None:
+async def _link(
+    sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, include: str
+) -> None:
     await sandbox.write("kernel.o", build.host_object)
     await sandbox.write("recorder.c", RECORDER.read_bytes())
     await sandbox.write("call.c", call_in_c(entry, header.arguments))
@@ -233,12 +255,18 @@ async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, 
 def _not_linked(error: str, header: TaskHeader, entry: str) -> Exception:
     missing = [name for name in dict.fromkeys(_UNDEFINED.findall(error)) if name != entry]
     if missing:
-        return BadLauncher(f"the launcher calls {', '.join(missing[:5])}, which is not available to a kernel")
+        return BadLauncher(
+            f"the launcher calls {', '.join(missing[:5])}, which is not available to a kernel"
+        )
     if _UNDEFINED.search(error):
-        return BadLauncher(f'there is no function extern "C" void {entry}({header.signature}, cudaStream_t stream)')
+        return BadLauncher(
+            f'there is no function extern "C" void {entry}({header.signature}, cudaStream_t stream)'
+        )
     if "multiple definition" in error:
         twice = re.search(r"multiple definition of `([^'`]+)'", error)
-        return BadLauncher(f"the file defines {twice[1] if twice else 'a function'}, which is CUDA's own")
+        return BadLauncher(
+            f"the file defines {twice[1] if twice else 'a function'}, which is CUDA's own"
+        )
     return CheckError(f"the launcher could not be linked: {error[-400:]}")
 
 
@@ -246,7 +274,9 @@ def call_in_c(entry: str, arguments: Sequence[Argument]) -> str:
     """C code that calls the launcher with words as arguments of its own types."""
     types = [C_TYPES[argument.kind] for argument in arguments]
     values = [
-        f"as_{argument.kind}(w[{number}])" if argument.kind in ("float", "double") else f"({kind})w[{number}]"
+        f"as_{argument.kind}(w[{number}])"
+        if argument.kind in ("float", "double")
+        else f"({kind})w[{number}]"
         for number, (argument, kind) in enumerate(zip(arguments, types, strict=True))
     ]
     return f"""#include <stdint.h>
@@ -265,7 +295,9 @@ def _recorder_input(
         yield f"D {which} {value}\n"
     yield f"M {device['scratch']:x} {header.scratch}\n"
     for kernel in build.kernels:
-        sizes = " ".join(map(str, (kernel.registers, kernel.shared, len(kernel.parameters), *kernel.parameters)))
+        sizes = " ".join(
+            map(str, (kernel.registers, kernel.shared, len(kernel.parameters), *kernel.parameters))
+        )
         yield f"K {kernel.name} {sizes}\n"
     for call in calls:
         yield "C " + " ".join(f"{word:x}" for word in (*call, STREAM)) + "\n"
@@ -292,7 +324,9 @@ def read_plans(output: str, build: Build, count: int, ended: str) -> list[Launch
         else:
             raise BadLauncher(f"the launcher takes more than {MAX_STEPS} steps in one call")
     if len(plans) != count:
-        raise BadLauncher(f"the launcher did not return from call {min(len(plans) + 1, count)}: {ended}")
+        raise BadLauncher(
+            f"the launcher did not return from call {min(len(plans) + 1, count)}: {ended}"
+        )
     return plans
 
 
@@ -304,7 +338,12 @@ def _read_step(fields: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
         _expect_stream(values[3])
         if int(values[2]) < 0:
             raise ValueError(values[2])
-        return [kind, int(values[0], 16), int(values[1], 10 if kind == "memset" else 16), int(values[2])]
+        return [
+            kind,
+            int(values[0], 16),
+            int(values[1], 10 if kind == "memset" else 16),
+            int(values[2]),
+        ]
     if kind != "launch":
         raise ValueError(kind)
     _expect_stream(values[8])
@@ -313,7 +352,16 @@ def _read_step(fields: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
     if tuple(map(len, arguments)) != sizes[values[0]]:
         raise ValueError(values[0])
     hex_arguments = [argument.hex() for argument in arguments]
-    return ["launch", values[0], grid, block, int(values[7]), int(values[9]), cluster, hex_arguments]
+    return [
+        "launch",
+        values[0],
+        grid,
+        block,
+        int(values[7]),
+        int(values[9]),
+        cluster,
+        hex_arguments,
+    ]
 
 
 def _expect_stream(word: str) -> None:

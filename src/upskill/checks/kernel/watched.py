@@ -25,14 +25,21 @@ def main() -> None:
     driver.ask("cuDeviceGet", byref(device), 0)
     driver.ask("cuDevicePrimaryCtxRetain", byref(context), device)
     driver.ask("cuCtxSetCurrent", context)
-    request: dict[str, Any] = channel.receive()  # comes late: it is started ahead, as it takes a while
+    request: dict[str, Any] = (
+        channel.receive()
+    )  # comes late: it is started ahead, as it takes a while
     words: list[int] = list(request["words"])
     with mmap.mmap(store, 0, prot=mmap.PROT_READ) as stored:
         for buffer in request["buffers"]:
             words[buffer["word"]] = pointer = allocate(driver, buffer["bytes"])
             if buffer["at"] is not None:
                 data = stored[buffer["at"] : buffer["at"] + buffer["bytes"]]
-                driver.ask("cuMemcpyHtoD_v2", c_ulonglong(pointer), ctypes.c_char_p(data), c_size_t(len(data)))
+                driver.ask(
+                    "cuMemcpyHtoD_v2",
+                    c_ulonglong(pointer),
+                    ctypes.c_char_p(data),
+                    c_size_t(len(data)),
+                )
     scratch = allocate(driver, request["scratch"])
     calls = [{"entry": request["entry"], "words": words}]
     channel.say({"calls": calls, "attributes": driver.attributes(), "scratch": scratch})

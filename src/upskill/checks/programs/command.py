@@ -37,7 +37,9 @@ class Command(ProgramCheck):
     a Makefile, are removed, unless the case asks for them or `keeps` names them. Where it passes only with the
     student's versions of such files, the trial is disputed."""
 
-    revision: ClassVar[int] = 3  # other files of the case were put back once, and no trial was disputed
+    revision: ClassVar[int] = (
+        3  # other files of the case were put back once, and no trial was disputed
+    )
 
     line: Text = Field(alias="run")
     exit_code: int | None = 0
@@ -67,19 +69,28 @@ class Command(ProgramCheck):
 
     def risks(self, evidence: Evidence) -> Iterable[str]:
         looks_at_output = self.contains or self.not_contains or self.regex
-        return risks(self._text, evidence, self.keeps, by_exit_code=self.exit_code == 0 and not looks_at_output)
+        return risks(
+            self._text,
+            evidence,
+            self.keeps,
+            by_exit_code=self.exit_code == 0 and not looks_at_output,
+        )
 
     @property
     def _text(self) -> str:
         return "\n".join([self.line, *self.files.values()])
 
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
-        return await guard(check_dir, evidence, self._text, self._look, files=self.files, keeps=self.keeps)
+        return await guard(
+            check_dir, evidence, self._text, self._look, files=self.files, keeps=self.keeps
+        )
 
     async def _look(self, check_dir: CheckDir, environment: Mapping[str, str]) -> Finding:
         for name in self.needs:
             if not await check_dir.find([name]):
-                raise MissingTool(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
+                raise MissingTool(
+                    f"the command needs {name!r}, which is not in the sandbox; install it for all users"
+                )
         line = re.sub(
             r"\bPYTHONPATH=(?=\S)", f"PYTHONPATH={check_dir.root}/python:", self.line
         )  # or it undoes the guard
@@ -96,7 +107,9 @@ class Command(ProgramCheck):
         if done.killed_why:
             return Finding(False, f"the command was killed: {excerpt}")
         if self.exit_code is not None and done.code != self.exit_code:
-            return Finding(False, f"the command failed (expected exit code {self.exit_code}): {excerpt}")
+            return Finding(
+                False, f"the command failed (expected exit code {self.exit_code}): {excerpt}"
+            )
         output = done.output + done.error
         asks_to_skip = "skip" in f"{self.line} {self.contains} {self.regex}"
         if self.exit_code == 0 and not asks_to_skip and _ALL_SKIPPED.search(output):
@@ -104,7 +117,10 @@ class Command(ProgramCheck):
         if absent := lacking(self.contains or [], output, ignore_case=False):
             return Finding(False, f"the output lacks {enumerate_texts(absent)}: {excerpt}")
         if unwanted := [text for text in self.not_contains or [] if text in output]:
-            return Finding(False, f"the output contains {enumerate_texts(unwanted)}, which it must not: {excerpt}")
+            return Finding(
+                False,
+                f"the output contains {enumerate_texts(unwanted)}, which it must not: {excerpt}",
+            )
         if self.regex is not None and await find(self.regex, output) is None:
             return Finding(False, f"the output does not match {quoted(self.regex)}: {excerpt}")
         return Finding(True, f"the command did what it should: {excerpt}")

@@ -32,7 +32,10 @@ class Language:
 LANGUAGES = {
     "c": Language((".c", ".h"), ("cc", "gcc", "clang"), ("-c", "-o", "{out}/it.o"), "gcc or clang"),
     "cpp": Language(
-        (".cpp", ".cc", ".cxx", ".hpp", ".hh"), ("c++", "g++", "clang++"), ("-c", "-o", "{out}/it.o"), "g++ or clang++"
+        (".cpp", ".cc", ".cxx", ".hpp", ".hh"),
+        ("c++", "g++", "clang++"),
+        ("-c", "-o", "{out}/it.o"),
+        "g++ or clang++",
     ),
     "cuda": Language(
         (".cu", ".cuh"),
@@ -44,7 +47,14 @@ LANGUAGES = {
     "rust": Language(
         (".rs",),
         ("rustc",),
-        ("--edition=2021", "--crate-name=it", "--crate-type=lib", "--emit=metadata", "-o", "{out}/it.rmeta"),
+        (
+            "--edition=2021",
+            "--crate-name=it",
+            "--crate-type=lib",
+            "--emit=metadata",
+            "-o",
+            "{out}/it.rmeta",
+        ),
         "Rust (rustc) for all users, e.g. from your system's packages; rustup in a home folder is not visible",
         {"RUSTUP_HOME": "/usr/local/rustup"},
         ("/usr/local/cargo/bin",),
@@ -58,8 +68,12 @@ LANGUAGES = {
         {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"},
         ("/usr/local/go/bin",),
     ),
-    "python": Language((".py",), ("python3",), ("-I", "-X", "pycache_prefix={out}", "-m", "py_compile"), "Python 3"),
-    "typescript": Language((".ts", ".tsx"), ("tsc",), ("--noEmit",), "TypeScript (tsc), beside Node"),
+    "python": Language(
+        (".py",), ("python3",), ("-I", "-X", "pycache_prefix={out}", "-m", "py_compile"), "Python 3"
+    ),
+    "typescript": Language(
+        (".ts", ".tsx"), ("tsc",), ("--noEmit",), "TypeScript (tsc), beside Node"
+    ),
 }
 
 
@@ -85,7 +99,9 @@ class Compiles(ProgramCheck):
             raise ValueError(f"{self.language!r} is not a language this check can compile. {hint}")
         if not self.language and not _language_of(self.file):
             known = ", ".join(LANGUAGES)
-            raise ValueError(f"cannot tell the language of {self.file!r} from its name; set `language`: {known}")
+            raise ValueError(
+                f"cannot tell the language of {self.file!r} from its name; set `language`: {known}"
+            )
         return self
 
     async def run(self, evidence: Evidence) -> Finding:
@@ -103,7 +119,9 @@ class Compiles(ProgramCheck):
         look = partial(self._look, name, program)
         return await guard(check_dir, evidence, "", look, keeps=self.keeps, starts_programs=False)
 
-    async def _look(self, name: str, program: str, check_dir: CheckDir, environment: Mapping[str, str]) -> Finding:
+    async def _look(
+        self, name: str, program: str, check_dir: CheckDir, environment: Mapping[str, str]
+    ) -> Finding:
         language = LANGUAGES[name]
         arguments = [argument.format(out=check_dir.scratch) for argument in language.arguments]
         folder, start = ".", list[str]()

@@ -34,7 +34,13 @@ from upskill.checks.programs.ownership import (
     plain,
     protected_files,
 )
-from upskill.checks.programs.plants import STEERING, PlantFinder, invokes, steered_by, with_what_it_runs
+from upskill.checks.programs.plants import (
+    STEERING,
+    PlantFinder,
+    invokes,
+    steered_by,
+    with_what_it_runs,
+)
 from upskill.checks.workspace import GIT_SETTINGS, CheckDir, DiskFull, in_words, open_check_dir
 from upskill.errors import MissingTool, TrialError
 from upskill.plain import listed
@@ -67,7 +73,9 @@ sys.path += [folder for folder in here if folder not in sys.path]
 """
 
 
-Look = Callable[[CheckDir, Mapping[str, str]], Awaitable[Finding]]  # with these variables in the environment
+Look = Callable[
+    [CheckDir, Mapping[str, str]], Awaitable[Finding]
+]  # with these variables in the environment
 
 # The second look: what a check's environment turns off is on again. The first argument is a folder for what is in the
 # workspace, the second holds what comes there.
@@ -91,7 +99,9 @@ _RESTORE = """xargs -0 /bin/sh -c 'for path; do
 done' "$1"
 """
 
-_RUNNERS = r"pytest|py\.test|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo test"
+_RUNNERS = (
+    r"pytest|py\.test|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo test"
+)
 # What a command of the case writes to itself: such a file may change while it runs.
 _WRITES = r"(?:\b(?:(?:sed|perl)\s+-\w*i|mv|rm|tee|touch|patch|truncate|unlink|rename)\b).*{name}"
 _WRITES_IN = r"{name}.*(?:write|[\"'][wax]b?\+?[\"'])"
@@ -192,7 +202,9 @@ _GIT = "find . '(' -name .git -prune -o -name HEAD -type f ')' -exec /bin/sh -c 
 _OF_HOME = re.compile(r"(?:^|[\s=\"'(:])~/|\$\{?HOME\b|\bconfig --global\b", re.MULTILINE)
 
 
-def risks(text: str, evidence: Evidence, keeps: Sequence[str], *, by_exit_code: bool) -> Iterator[str]:
+def risks(
+    text: str, evidence: Evidence, keeps: Sequence[str], *, by_exit_code: bool
+) -> Iterator[str]:
     """What a student may still do about a command, in words: where the case names a file, it is the student's."""
     for file in steered_by(text):
         if "*" not in file and mentions_file(evidence.case, file):
@@ -202,10 +214,17 @@ def risks(text: str, evidence: Evidence, keeps: Sequence[str], *, by_exit_code: 
     if by_exit_code and invokes(text, _RUNNERS):
         yield "the student's code runs inside the test runner and can make it exit with 0; check its output, too"
     steering = steered_by(with_what_it_runs(text, evidence.files), evidence.files)
-    own = {*evidence.files} - {*protected_files(text, evidence, steering, keeps), *evidence.graded_files}
+    own = {*evidence.files} - {
+        *protected_files(text, evidence, steering, keeps),
+        *evidence.graded_files,
+    }
     own -= {path for path in own if is_below(path, keeps)}
     for command in commands_of(text):
-        used = [path for path in sorted(own) if is_used(path, with_what_it_runs(command, evidence.files))]
+        used = [
+            path
+            for path in sorted(own)
+            if is_used(path, with_what_it_runs(command, evidence.files))
+        ]
         if len(used) > 1:
             yield (
                 f"the check uses {listed(used)}, and the student may change all of them;"
@@ -227,17 +246,29 @@ class Guarded:
     brought: Mapping[str, str]  # all that was put back
     changed: Sequence[str]  # before they were put back
     removed: Sequence[str]
-    dated: Sequence[str]  # before the files of the case: built by the student, whatever the date of the file says
+    dated: Sequence[
+        str
+    ]  # before the files of the case: built by the student, whatever the date of the file says
     settings: Sequence[str]  # links, and files of git, that may have been removed or changed, too
     copied: bool  # what the student left was kept for a second look
     hidden: Finding | None  # the student hid work from git
 
     async def states(self) -> dict[str, str]:
         """What tells whether the check's own files were touched, by path."""
-        line = ["/bin/sh", "-c", _CONTENT_STATES if _TOUCHES.search(self.text) else _STATES, "sh", self.check_dir.files]
+        line = [
+            "/bin/sh",
+            "-c",
+            _CONTENT_STATES if _TOUCHES.search(self.text) else _STATES,
+            "sh",
+            self.check_dir.files,
+        ]
         done = await self.check_dir.run(line, SECONDS)
         rows = (row.split(" ./", 1) for row in done.output.splitlines() if " ./" in row)
-        return {path: state for state, path in rows if not (_writes_to(self.text, path) or is_below(path, self.keeps))}
+        return {
+            path: state
+            for state, path in rows
+            if not (_writes_to(self.text, path) or is_below(path, self.keeps))
+        }
 
     async def conclude(self, finding: Finding, states: Mapping[str, str]) -> Finding:
         """A failure says what was put back and removed. A pass is none if what was put back was touched meanwhile."""
@@ -247,18 +278,33 @@ class Guarded:
         await sandbox.kill_processes()
         then = await self.states() if states else {}
         touched = [path for path, state in states.items() if then.get(path) != state]
-        touched += [path for path, text in self.protected.items() if not await _is_as_brought(sandbox, path, text)]
-        now = {entry.path: entry.version for entry in await sandbox.list("", MAX_FILES)} if self.versions else {}
-        for path, version in self.versions.items():  # that of a folder that got more files is shorter
+        touched += [
+            path
+            for path, text in self.protected.items()
+            if not await _is_as_brought(sandbox, path, text)
+        ]
+        now = (
+            {entry.path: entry.version for entry in await sandbox.list("", MAX_FILES)}
+            if self.versions
+            else {}
+        )
+        for (
+            path,
+            version,
+        ) in self.versions.items():  # that of a folder that got more files is shorter
             touched += [] if now.get(path) in (version, version.split(" ")[0]) else [path]
         if touched:
-            return _dispute(f"{touched[0]}, which came with the case, was changed while the check ran")
+            return _dispute(
+                f"{touched[0]}, which came with the case, was changed while the check ran"
+            )
         return finding
 
     async def restore(self) -> None:
         """For the checks that follow, everything is as the student left it, but for what this one did."""
         sandbox = self.check_dir.sandbox
-        back = [path for path in self.changed if await _is_as_brought(sandbox, path, self.brought[path])]
+        back = [
+            path for path in self.changed if await _is_as_brought(sandbox, path, self.brought[path])
+        ]
         back += [path for path in self.settings if path.endswith("/config")]
         await _on_all(self.check_dir, back, "rm", "-rf")
         paths = "\0".join([*back, *self.removed, *self.settings]).encode("utf-8", "surrogateescape")
@@ -282,7 +328,11 @@ class Guarded:
 
 
 def _dispute(reason: str) -> Finding:
-    return Finding(False, f"disputed: {reason}; if that file is part of the work, name it in `keeps`", disputed=True)
+    return Finding(
+        False,
+        f"disputed: {reason}; if that file is part of the work, name it in `keeps`",
+        disputed=True,
+    )
 
 
 async def guard(
@@ -314,8 +364,12 @@ async def guard(
         except TrialError as error:
             finding, broken = await guarded.conclude(Finding(False, error.message), {}), error
     if guarded.copied:
-        if not (finding.passed or finding.disputed) and await _passes_as_left(check_dir, look, files or {}):
-            finding = _dispute(f"the check passes only with all files as they were left: {finding.reason}")
+        if not (finding.passed or finding.disputed) and await _passes_as_left(
+            check_dir, look, files or {}
+        ):
+            finding = _dispute(
+                f"the check passes only with all files as they were left: {finding.reason}"
+            )
         await guarded.restore()
     if broken and not finding.disputed:
         raise broken
@@ -324,7 +378,11 @@ async def guard(
 
 async def _passes_as_left(check_dir: CheckDir, look: Look, files: Mapping[str, str]) -> bool:
     """Look again, at what the student left. Afterwards the workspace is as before, for the checks that follow."""
-    sandbox, left, guarded = check_dir.sandbox, f"{check_dir.root}/left", f"{check_dir.root}/guarded"
+    sandbox, left, guarded = (
+        check_dir.sandbox,
+        f"{check_dir.root}/left",
+        f"{check_dir.root}/guarded",
+    )
     passed = False
     await sandbox.kill_processes()
     with suppress(TrialError, DiskFull):
@@ -335,12 +393,19 @@ async def _passes_as_left(check_dir: CheckDir, look: Look, files: Mapping[str, s
             await second.put_all(files)
             passed = (await look(second, _AS_LEFT)).passed
         await check_dir.run(["/bin/sh", "-c", _OPEN], SECONDS)
-        await check_dir.run(["/bin/sh", "-c", _SWAP, "sh", f"{check_dir.root}/after", guarded], SECONDS)
+        await check_dir.run(
+            ["/bin/sh", "-c", _SWAP, "sh", f"{check_dir.root}/after", guarded], SECONDS
+        )
     return passed
 
 
 async def disarm(
-    check_dir: CheckDir, evidence: Evidence, text: str, keeps: Sequence[str] = (), *, starts_programs: bool = True
+    check_dir: CheckDir,
+    evidence: Evidence,
+    text: str,
+    keeps: Sequence[str] = (),
+    *,
+    starts_programs: bool = True,
 ) -> Finding | Guarded:
     """Put back and remove what would decide for a check that runs this text.
 
@@ -348,29 +413,57 @@ async def disarm(
     """
     sandbox = check_dir.sandbox
     words = re.findall(r"[\w/-]+\.py\b", evidence.prompt)
-    own = {part.split(".")[0] for path in (*evidence.files, *evidence.graded_files, *words) for part in path.split("/")}
+    own = {
+        part.split(".")[0]
+        for path in (*evidence.files, *evidence.graded_files, *words)
+        for part in path.split("/")
+    }
     await check_dir.put("../python/sitecustomize.py", SITE % (sandbox.workspace, sorted(own)))
     await check_dir.run(["/bin/sh", "-c", _OPEN], SECONDS)
     left = {entry.path: entry for entry in await sandbox.list("", MAX_FILES + 1)}
     if len(left) > MAX_FILES:
         return Finding(False, f"more than {MAX_FILES:,} files were left, too many to look through")
-    steering = steered_by(with_what_it_runs(text, evidence.files), evidence.files) if starts_programs else []
+    steering = (
+        steered_by(with_what_it_runs(text, evidence.files), evidence.files)
+        if starts_programs
+        else []
+    )
     protected = protected_files(text, evidence, steering, keeps, left)
     own_words = text
     text = with_what_it_runs(text, protected) if starts_programs else ""
-    changed = [path for path, content in protected.items() if not await _is_as_brought(sandbox, path, content)]
+    changed = [
+        path
+        for path, content in protected.items()
+        if not await _is_as_brought(sandbox, path, content)
+    ]
     plants = PlantFinder(text, evidence, protected, steering, keeps).find(list(left.values()))
     uses_git = invokes(text, "git")
-    settings = [path for path, entry in left.items() if entry.kind == "link" or (uses_git and _GIT_FILES.search(path))]
-    files = [path for path, entry in left.items() if entry.kind == "file" and ".git" not in path.split("/")]
+    settings = [
+        path
+        for path, entry in left.items()
+        if entry.kind == "link" or (uses_git and _GIT_FILES.search(path))
+    ]
+    files = [
+        path
+        for path, entry in left.items()
+        if entry.kind == "file" and ".git" not in path.split("/")
+    ]
     built = [path for path in files if path not in evidence.files and not is_below(path, plants)]
-    dated = [path for path in built if not is_below(path, keeps)] if invokes(text, "g?make|ninja|samu") else []
+    dated = (
+        [path for path in built if not is_below(path, keeps)]
+        if invokes(text, "g?make|ninja|samu")
+        else []
+    )
     copied = bool(changed or plants or settings or dated)
     if copied:
         line = ["/bin/sh", "-c", _COPY, "sh", f"{check_dir.root}/left"]
         copied = not (await check_dir.run(line, SECONDS)).killed_why
     above = check_dir.root.rpartition("/")[0]
-    names = ["(", *[word for pattern in (".*", *STEERING) for word in ("-o", "-name", pattern)][1:], ")"]
+    names = [
+        "(",
+        *[word for pattern in (".*", *STEERING) for word in ("-o", "-name", pattern)][1:],
+        ")",
+    ]
     for name in set(re.findall(r"(?<=[/\s\"'`])\.\w[\w.-]*", evidence.case)):
         names += ["!", "-name", name]
     line = ["/bin/sh", "-c", _PREPARE, "sh", above, sandbox.home, *names]
@@ -379,18 +472,24 @@ async def disarm(
         return Finding(False, f"what was left cannot be looked through: it {prepared.killed_why}")
     for path in changed:
         try:
-            await sandbox.write(path, protected[path], executable=path in left and left[path].executable)
+            await sandbox.write(
+                path, protected[path], executable=path in left and left[path].executable
+            )
         except OSError as error:
             return Finding(False, f"{path} cannot be restored from the case: {in_words(error)}")
     await _on_all(check_dir, plants, "rm", "-rf")
-    for seconds, paths in enumerate((dated, [*evidence.files], [*{*built} - {*dated}]), start=10**9):
+    for seconds, paths in enumerate(
+        (dated, [*evidence.files], [*{*built} - {*dated}]), start=10**9
+    ):
         await _on_all(check_dir, paths if dated else (), "touch", "-c", "-h", "-d", f"@{seconds}")
     entries = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)}
     kept = _git_settings(evidence, keeps) if uses_git else set[str]()
     hidden = await _open_up_git(check_dir, evidence, entries, kept, keeps) if uses_git else None
     unused = [number for number, name in enumerate(GIT_SETTINGS) if name.lower() in kept]
     own_words = f"{own_words}\n{text}"
-    watched = {path: content for path, content in protected.items() if not _writes_to(own_words, path)}
+    watched = {
+        path: content for path, content in protected.items() if not _writes_to(own_words, path)
+    }
     parents = {str(parent) for path in watched for parent in PurePosixPath(path).parents}
     return Guarded(
         check_dir=check_dir,
@@ -436,7 +535,9 @@ def _git_settings(evidence: Evidence, keeps: Sequence[str]) -> set[str]:
     settings = set(map(str.lower, re.findall(r"\b[A-Za-z]+\.[A-Za-z][\w-]*", evidence.case)))
     if re.search(r"\balias", evidence.prompt, re.IGNORECASE):
         settings.add("alias.*")
-    if re.search(r"\bhooks?\b|^\.git$", "\n".join([evidence.prompt, *keeps]), re.IGNORECASE | re.MULTILINE):
+    if re.search(
+        r"\bhooks?\b|^\.git$", "\n".join([evidence.prompt, *keeps]), re.IGNORECASE | re.MULTILINE
+    ):
         settings.add("core.hookspath")
     if is_below(".git/config", keeps):
         settings.add(".*")
@@ -452,12 +553,19 @@ async def _open_up_git(
 ) -> Finding | None:
     """A finding where a file that the student added hides a file of the case."""
     brought = set(map(plain, (*evidence.files, *evidence.graded_files)))
-    asks = bool(re.search(r"\bignor", evidence.prompt, re.IGNORECASE)) or "check-ignore" in evidence.case
+    asks = (
+        bool(re.search(r"\bignor", evidence.prompt, re.IGNORECASE))
+        or "check-ignore" in evidence.case
+    )
     kept = {
         path
         for path in entries
         if PurePosixPath(path).name in (".gitignore", ".gitattributes")
-        and (path in brought or mentions_path(evidence.case, path) or (asks and path.endswith("ignore")))
+        and (
+            path in brought
+            or mentions_path(evidence.case, path)
+            or (asks and path.endswith("ignore"))
+        )
     }
     environment = {
         "IGNORES": "\n".join(["", *(f"./{path}" for path in sorted(kept)), ""]),
@@ -471,5 +579,7 @@ async def _open_up_git(
     ignored = done.output.split("\0")
     for source, path in zip(ignored[::4], ignored[3::4], strict=False):
         if path in brought and source not in kept:
-            return Finding(False, f"{printable(source)}, which nothing asks for, hides {path} from git")
+            return Finding(
+                False, f"{printable(source)}, which nothing asks for, hides {path} from git"
+            )
     return None

@@ -29,12 +29,16 @@ def call(request: dict[str, Any]) -> dict[str, Any]:
         return _verdict(False, str(error) or _line_of(error, request))
     except BaseException as error:  # also an exit: whatever it is, it is not a verdict
         last = "".join(traceback.format_exception_only(type(error), error)).strip()
-        return _verdict(error=f"{request['function']} raised an error: {last} {_line_of(error, request)}".strip())
+        return _verdict(
+            error=f"{request['function']} raised an error: {last} {_line_of(error, request)}".strip()
+        )
     passed, reason = result, ""
     with suppress(TypeError, ValueError):
         passed, reason = result
     if not isinstance(passed, bool):
-        return _verdict(error=f"{request['function']} returned {passed!r:.200}; it must return True or False")
+        return _verdict(
+            error=f"{request['function']} returned {passed!r:.200}; it must return True or False"
+        )
     return _verdict(passed, str(reason))
 
 
@@ -45,7 +49,11 @@ def _verdict(passed: bool = False, reason: str = "", error: str = "") -> dict[st
 def _line_of(error: BaseException, request: dict[str, Any]) -> str:
     """The line of the check where it happened."""
     lines = request["source"].splitlines()
-    here = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == request["file"]]
+    here = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == request["file"]
+    ]
     return f"(line {here[-1]}: {lines[here[-1] - 1].strip()})" if here and here[-1] else ""
 
 
@@ -53,7 +61,9 @@ def main(path: str) -> None:
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         request = json.load(file)
     os.unlink(path)  # noqa: PTH108
-    with suppress(Exception):  # close this process to others of the same user: its memory, its descriptors
+    with suppress(
+        Exception
+    ):  # close this process to others of the same user: its memory, its descriptors
         import ctypes  # noqa: PLC0415
 
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE, where there is one

@@ -15,7 +15,16 @@ from pathlib import PurePosixPath
 
 from upskill.checks import Evidence
 
-_TESTS = ("test_*", "test.*", "tests.*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.*")
+_TESTS = (
+    "test_*",
+    "test.*",
+    "tests.*",
+    "*_test.*",
+    "*_tests.*",
+    "*.test.*",
+    "*.spec.*",
+    "*_spec.*",
+)
 _TEST_FOLDERS = {"test", "tests", "t", "spec", "__tests__"}
 # What decides, by a word of its name.
 _DECIDING = re.compile(
@@ -37,10 +46,53 @@ _HANDS_OFF = re.compile(
 )
 SHELL = (".sh", ".bash", ".zsh", ".ksh")
 _CODE = (
-    *(".py", ".js", ".mjs", ".cjs", ".ts", ".pl", ".pm", ".rb", ".php", ".lua", ".r", ".jl", ".ipynb"),
-    *(".t", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".rs", ".go", ".java", ".kt", ".cs", ".swift", ".sql"),
+    *(
+        ".py",
+        ".js",
+        ".mjs",
+        ".cjs",
+        ".ts",
+        ".pl",
+        ".pm",
+        ".rb",
+        ".php",
+        ".lua",
+        ".r",
+        ".jl",
+        ".ipynb",
+    ),
+    *(
+        ".t",
+        ".c",
+        ".cc",
+        ".cpp",
+        ".h",
+        ".hpp",
+        ".cu",
+        ".cuh",
+        ".rs",
+        ".go",
+        ".java",
+        ".kt",
+        ".cs",
+        ".swift",
+        ".sql",
+    ),
 )
-DATA = (".txt", ".md", ".json", ".jsonl", ".csv", ".tsv", ".yaml", ".yml", ".toml", ".ini", ".xml", ".html")
+DATA = (
+    ".txt",
+    ".md",
+    ".json",
+    ".jsonl",
+    ".csv",
+    ".tsv",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".ini",
+    ".xml",
+    ".html",
+)
 _INTERPRETERS = (
     r"(?:ba|da|z|k)?sh|python3?(?:\.\d+)?|node|deno run|bun|tsx|perl|prove|ruby|php|lua|Rscript|julia|go run"
     r"|g?make|coverage run|pytest|py\.test|mocha|jest|vitest|rspec"
@@ -48,7 +100,9 @@ _INTERPRETERS = (
 _SOURCES = r"|source|\."
 _LOOKS = r"-(?:-check|-syntax-only|[cnm])(?![\w-])"  # such an option has a file looked at, or something else run
 # Such a command only looks at files, and compares them with nothing that another prints.
-_READS = re.compile(r"^\W*(?:(?:e?grep|jq|cat|test|head|tail|wc|awk|stat|sort|uniq)\b|\[)(?!.*\$\()")
+_READS = re.compile(
+    r"^\W*(?:(?:e?grep|jq|cat|test|head|tail|wc|awk|stat|sort|uniq)\b|\[)(?!.*\$\()"
+)
 
 
 def commands_of(text: str) -> list[str]:
@@ -80,7 +134,10 @@ def mentions_path(text: str, path: str, *, as_folder: bool = False) -> bool:
     parts = PurePosixPath(path).parts
     ends = "|".join(re.escape("/".join(parts[first:])) for first in range(len(parts)))
     return bool(
-        re.search(rf"(?<![\w./-])(?:\./|/workspace/)?(?:{ends})(?![\w-]|\.\w{'' if as_folder else '|/[^/]'})", text)
+        re.search(
+            rf"(?<![\w./-])(?:\./|/workspace/)?(?:{ends})(?![\w-]|\.\w{'' if as_folder else '|/[^/]'})",
+            text,
+        )
     )
 
 
@@ -90,7 +147,9 @@ def mentions_word(text: str, word: str) -> bool:
 
 def is_test(path: str) -> bool:
     *folders, name = PurePosixPath(path).parts
-    return any(fnmatchcase(name, pattern) for pattern in _TESTS) or not _TEST_FOLDERS.isdisjoint(folders)
+    return any(fnmatchcase(name, pattern) for pattern in _TESTS) or not _TEST_FOLDERS.isdisjoint(
+        folders
+    )
 
 
 def decides(path: str) -> bool:
@@ -116,14 +175,19 @@ def _ways_to_run(path: str, content: str, interpreters: str) -> list[str]:
     if content.startswith("#!"):
         ways.append(rf"(?:^|[;&|(@\"'`]|\bthen|\bdo)\s*(?:\./|[^\s\"';|&=]+/){name}")
     if path.endswith(".py"):
-        module = re.escape(".".join(PurePosixPath(path).with_suffix("").parts).removesuffix(".__main__"))
+        module = re.escape(
+            ".".join(PurePosixPath(path).with_suffix("").parts).removesuffix(".__main__")
+        )
         ways.append(rf"-m[\s\"',]*(?:(?:unittest|pytest)\b[^;&|\n]*[\s\"',])?{module}(?!\w)")
     return ways
 
 
 def executes(text: str, path: str, content: str = "") -> bool:
     """Whether a command or script runs this file of the workspace, rather than just reads it."""
-    return any(re.search(way, text, re.MULTILINE) for way in _ways_to_run(path, content, _INTERPRETERS + _SOURCES))
+    return any(
+        re.search(way, text, re.MULTILINE)
+        for way in _ways_to_run(path, content, _INTERPRETERS + _SOURCES)
+    )
 
 
 def asks_for(prompt: str, path: str, content: str = "") -> bool:
@@ -137,8 +201,13 @@ def asks_for(prompt: str, path: str, content: str = "") -> bool:
     if mentions_path(prompt, path):
         return True
     patterns = re.findall(r"[\w./*-]*(?:\*[\w/]*\.|/\*)[\w./*-]*", prompt)  # such as *.py and src/*
-    patterns += [f"*.{suffix}" for suffix in re.findall(r"(?<![\w.*/-])\.(\w+)\W?\s+(?:file|script)s?\b", prompt)]
-    if any(fnmatchcase(path, each) or fnmatchcase(PurePosixPath(path).name, each) for each in patterns):
+    patterns += [
+        f"*.{suffix}"
+        for suffix in re.findall(r"(?<![\w.*/-])\.(\w+)\W?\s+(?:file|script)s?\b", prompt)
+    ]
+    if any(
+        fnmatchcase(path, each) or fnmatchcase(PurePosixPath(path).name, each) for each in patterns
+    ):
         return True
     return any(
         re.search(
@@ -153,11 +222,19 @@ def asks_for(prompt: str, path: str, content: str = "") -> bool:
 def named_files(prompt: str, files: Mapping[str, str]) -> list[str]:
     """The files of a case that its prompt or a check of files names as the work."""
     tests = writes_tests(prompt)
-    return [path for path, text in files.items() if (tests or not is_test(path)) and asks_for(prompt, path, text)]
+    return [
+        path
+        for path, text in files.items()
+        if (tests or not is_test(path)) and asks_for(prompt, path, text)
+    ]
 
 
 def protected_files(
-    text: str, evidence: Evidence, steering: Sequence[str], keeps: Sequence[str] = (), left: Collection[str] = ()
+    text: str,
+    evidence: Evidence,
+    steering: Sequence[str],
+    keeps: Sequence[str] = (),
+    left: Collection[str] = (),
 ) -> dict[str, str]:
     """The files of the case to put back.
 
@@ -173,23 +250,40 @@ def protected_files(
 
 
 def _guess_work(
-    text: str, evidence: Evidence, files: Mapping[str, str], steering: Sequence[str], left: Collection[str]
+    text: str,
+    evidence: Evidence,
+    files: Mapping[str, str],
+    steering: Sequence[str],
+    left: Collection[str],
 ) -> set[str]:
     names = {PurePosixPath(path).name for path in files}
     left_names = {PurePosixPath(path).name for path in left}
     asked = set(map(plain, (*evidence.graded_files, *named_files(evidence.prompt, files))))
     code = [path for path, content in files.items() if is_code(path, content) and not is_test(path)]
     suffixes = (*_CODE, *SHELL) if code else (*_CODE, *SHELL, *DATA)
-    words = {PurePosixPath(word).name for word in re.findall(r"\b[\w/-]+\.\w{1,5}\b(?!\()", evidence.prompt)} - names
-    added = {word for word in words if word.endswith(suffixes) and (word in left_names or mentions_file(text, word))}
+    words = {
+        PurePosixPath(word).name
+        for word in re.findall(r"\b[\w/-]+\.\w{1,5}\b(?!\()", evidence.prompt)
+    } - names
+    added = {
+        word
+        for word in words
+        if word.endswith(suffixes) and (word in left_names or mentions_file(text, word))
+    }
     named = asked
-    if not any(not is_test(path) and (path in code or path.endswith(suffixes)) for path in (*added, *asked)):
+    if not any(
+        not is_test(path) and (path in code or path.endswith(suffixes)) for path in (*added, *asked)
+    ):
         named = asked | set(_unnamed_work(text, evidence.prompt, files, code, steering))
     case_own = {
         path
         for path in asked & files.keys()
         if _is_oracle(path, files, (named | added) - {path}, text)
-        or (not is_code(path, files[path]) and (added or asked & set(code)) and not _is_only_read(path, text))
+        or (
+            not is_code(path, files[path])
+            and (added or asked & set(code))
+            and not _is_only_read(path, text)
+        )
     }
     students = named - case_own if added or named - case_own else named
     spared = "\n".join(_HANDS_OFF.findall(evidence.prompt))
@@ -202,9 +296,13 @@ def _is_oracle(path: str, files: Mapping[str, str], others: Collection[str], tex
     What other files that are named use themselves is a part of the work.
     """
     used = [command for command in commands_of(text) if not _READS.search(command)]
-    runs = "\n".join([*used, *(content for other, content in files.items() if other not in (*others, path))])
+    runs = "\n".join(
+        [*used, *(content for other, content in files.items() if other not in (*others, path))]
+    )
     folders = [str(parent) for parent in PurePosixPath(path).parents][:-1]
-    return decides(path) and any(mentions_path(runs, each, as_folder=True) for each in (path, *folders))
+    return decides(path) and any(
+        mentions_path(runs, each, as_folder=True) for each in (path, *folders)
+    )
 
 
 def _unnamed_work(
@@ -221,9 +319,15 @@ def _unnamed_work(
     own = [path for path in own if not decides(path) or tests] or own
     own = [path for path in own if not path.endswith(SHELL)] or own
     scripts = [files[path] for path in files if is_code(path, files[path]) and path not in own]
-    own = [path for path in own if not executes("\n".join([text, *scripts]), path, files[path])] or own
+    own = [
+        path for path in own if not executes("\n".join([text, *scripts]), path, files[path])
+    ] or own
     yield from own
-    programs = [files[path] for path in files if is_code(path, files[path]) and path not in own] if own else []
+    programs = (
+        [files[path] for path in files if is_code(path, files[path]) and path not in own]
+        if own
+        else []
+    )
     for path in free:
         if path not in code and path not in own and not decides(path):
             by_word = mentions_word(prompt, PurePosixPath(path).stem)
@@ -232,7 +336,9 @@ def _unnamed_work(
 
 
 def _is_only_read(path: str, text: str) -> bool:
-    commands = [command for command in commands_of(text) if mentions_file(command, PurePosixPath(path).name)]
+    commands = [
+        command for command in commands_of(text) if mentions_file(command, PurePosixPath(path).name)
+    ]
     return bool(commands) and all(map(_READS.search, commands))
 
 
@@ -245,9 +351,15 @@ def is_used(path: str, text: str) -> bool:
 def _is_input(path: str, text: str, programs: Sequence[str]) -> bool:
     """Whether a program of the case names this file, or a command of the check does more than look at it."""
     name = PurePosixPath(path).name
-    commands = [command for command in commands_of(text) if not _READS.search(command) and "$CHECK" not in command]
+    commands = [
+        command
+        for command in commands_of(text)
+        if not _READS.search(command) and "$CHECK" not in command
+    ]
     return any(mentions_file(each, name) for each in (*commands, *programs))
 
 
 def fits(path: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(part, pattern) for part in PurePosixPath(path).parts for pattern in patterns)
+    return any(
+        fnmatchcase(part, pattern) for part in PurePosixPath(path).parts for pattern in patterns
+    )

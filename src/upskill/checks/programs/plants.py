@@ -32,29 +32,57 @@ from upskill.checks.programs.ownership import (
 from upskill.sandboxes import Entry
 
 _PYTEST = ("conftest.py", "pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml")
-_NODE = ("node_modules", "*.config.*", "vitest.workspace.*", "bunfig.toml", "deno.json*", "__mocks__")
+_NODE = (
+    "node_modules",
+    "*.config.*",
+    "vitest.workspace.*",
+    "bunfig.toml",
+    "deno.json*",
+    "__mocks__",
+)
 _TESTS_PYTHON = r"pytest|py\.test|nose2|tox|nox|coverage"
 # By the words that call a program: the files without which it does nothing, and those that steer it otherwise. Where a
 # case brings none of the first, or no tests, the project is for the student to set up.
 TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     r"python3?(?:\.\d+)?|pytest|py\.test": (
         (),
-        ("sitecustomize.py", "usercustomize.py", "*.pth", "*.dist-info", "*.egg-info", "pyvenv.cfg"),
+        (
+            "sitecustomize.py",
+            "usercustomize.py",
+            "*.pth",
+            "*.dist-info",
+            "*.egg-info",
+            "pyvenv.cfg",
+        ),
     ),
     _TESTS_PYTHON: ((), (*_PYTEST, "noxfile.py")),
     r"pip3?|build|hatch|poetry|uv|flit|pdm": (("pyproject.toml", "setup.py", "setup.cfg"), ()),
-    r"g?make": (("Makefile", "makefile", "GNUmakefile"), ("*.mk", "*.mak", "RCS", "SCCS", "s.[Mm]akefile", "*,v")),
+    r"g?make": (
+        ("Makefile", "makefile", "GNUmakefile"),
+        ("*.mk", "*.mak", "RCS", "SCCS", "s.[Mm]akefile", "*,v"),
+    ),
     r"ninja|samu": (("build.ninja",), ("*.ninja",)),
     r"ruff|mypy|pyright|flake8|pylint|black": (
         (),
-        ("ruff.toml", "mypy.ini", "pyrightconfig.json", "pylintrc", "pyproject.toml", "setup.cfg", "tox.ini"),
+        (
+            "ruff.toml",
+            "mypy.ini",
+            "pyrightconfig.json",
+            "pylintrc",
+            "pyproject.toml",
+            "setup.cfg",
+            "tox.ini",
+        ),
     ),
     r"eslint|prettier|biome|tsc|tsx": ((), ("*.config.*", "biome.json*", "tsconfig*")),
     r"cmake|ctest": (("CMakeLists.txt",), ("CMake[CFPU]*", "*.cmake", "CTestCustom.ctest")),
     r"npm|npx|yarn|pnpm": (("package.json",), ("package-lock.json", "npm-shrinkwrap.json", *_NODE)),
     r"node|jest|vitest|mocha|deno|bun": ((), ("package.json", *_NODE)),
     r"go": (("go.mod",), ("go.sum", "go.work", "go.work.sum", "vendor")),
-    r"cargo": (("Cargo.toml",), ("Cargo.lock", "build.rs", "rust-toolchain", "rust-toolchain.toml", "target")),
+    r"cargo": (
+        ("Cargo.toml",),
+        ("Cargo.lock", "build.rs", "rust-toolchain", "rust-toolchain.toml", "target"),
+    ),
     r"rake|rspec|bundle": (("Rakefile", "Gemfile"), ("Gemfile.lock",)),
     r"gradlew?|mvn": (
         ("build.gradle", "build.gradle.kts", "pom.xml"),
@@ -65,15 +93,52 @@ TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 STEERING = tuple(dict.fromkeys(name for files in TOOLS.values() for each in files for name in each))
 # Hidden files that are settings, by how programs call them; git's are seen to elsewhere.
 _HIDDEN = (
-    *(".*rc", ".*rc.*", ".*.ini", ".*.toml", ".*.cfg", ".*init", ".*-version", ".*-versions", ".env*", ".clang-*"),
-    *(".cargo", ".mvn", ".config", ".flake8", ".rspec", ".yarn", ".pnp.*", ".*ignore", ".m2", ".gradle", ".bundle"),
+    *(
+        ".*rc",
+        ".*rc.*",
+        ".*.ini",
+        ".*.toml",
+        ".*.cfg",
+        ".*init",
+        ".*-version",
+        ".*-versions",
+        ".env*",
+        ".clang-*",
+    ),
+    *(
+        ".cargo",
+        ".mvn",
+        ".config",
+        ".flake8",
+        ".rspec",
+        ".yarn",
+        ".pnp.*",
+        ".*ignore",
+        ".m2",
+        ".gradle",
+        ".bundle",
+    ),
 )
 _HIDDEN_OF_GIT = (".git", ".gitignore", ".gitattributes", ".gitkeep", ".gitmodules")
 _PYTHON_TOOLS = ("pytest", "py", "_pytest", "pluggy", "nose2", "tox", "nox", "coverage")
 _C_HEADERS = re.compile(
     r"(?:assert|ctype|errno|float|limits|locale|math|setjmp|signal|std\w+|string|strings|time|unistd|wchar|wctype)\.h"
 )
-_COMPILED = (".o", ".obj", ".a", ".so", ".pyd", ".pyc", ".class", ".pmc", ".node", ".gch", ".pch", ".d", ".beam")
+_COMPILED = (
+    ".o",
+    ".obj",
+    ".a",
+    ".so",
+    ".pyd",
+    ".pyc",
+    ".class",
+    ".pmc",
+    ".node",
+    ".gch",
+    ".pch",
+    ".d",
+    ".beam",
+)
 _PACKAGE = ("__init__", "__main__", "index", "mod")  # files that stand for their folder
 # A line that names a file which need not be there, or that the system also has, and one that opens a block of such
 # lines. Without a fallback, what a program of the case loads is for the student to write.
@@ -100,10 +165,17 @@ def steered_by(text: str, brought: Collection[str] | None = None) -> list[str]:
     students: set[str] = set()
     if brought is not None:
         names = {PurePosixPath(path).name for path in brought}
-        students = {name for needed, _ in tools.values() if not names & set(needed) for name in needed}
+        students = {
+            name for needed, _ in tools.values() if not names & set(needed) for name in needed
+        }
         if not any(map(is_test, brought)) and "$CHECK" not in text:
             tools.pop(_TESTS_PYTHON, None)
-    patterns = [name for needed, more in tools.values() if not students & set(needed) for name in (*needed, *more)]
+    patterns = [
+        name
+        for needed, more in tools.values()
+        if not students & set(needed)
+        for name in (*needed, *more)
+    ]
     return [name for name in dict.fromkeys(patterns) if name not in students]
 
 
@@ -115,7 +187,8 @@ def with_what_it_runs(text: str, files: Mapping[str, str]) -> str:
         runs = [
             path
             for path, content in remaining.items()
-            if fits(path, steering) or (is_code(path, content) and mentions_file(text, PurePosixPath(path).name))
+            if fits(path, steering)
+            or (is_code(path, content) and mentions_file(text, PurePosixPath(path).name))
         ]
         if not runs:
             return text
@@ -156,7 +229,9 @@ class PlantFinder:
     def _paths(self) -> list[PurePosixPath]:
         """What was put back, with its folders."""
         paths = [PurePosixPath(path) for path in self.protected]
-        return list(dict.fromkeys(each for path in paths for each in (path, *path.parents) if each.name))
+        return list(
+            dict.fromkeys(each for path in paths for each in (path, *path.parents) if each.name)
+        )
 
     @cached_property
     def _programs(self) -> list[PurePosixPath]:
@@ -180,7 +255,11 @@ class PlantFinder:
     @cached_property
     def _targets(self) -> set[str]:
         """What the Makefiles of the case make: a file of that name would count as made."""
-        makefiles = [content for path, content in self.protected.items() if re.search(r"[Mm]akefile$|\.mk$", path)]
+        makefiles = [
+            content
+            for path, content in self.protected.items()
+            if re.search(r"[Mm]akefile$|\.mk$", path)
+        ]
         text = "\n".join(makefiles)
         for name, value in re.findall(r"^(\w+)[ \t]*[:?]?=[ \t]*(.*)$", text, re.MULTILINE):
             text = text.replace(f"$({name})", value).replace(f"${{{name}}}", value)
@@ -190,7 +269,9 @@ class PlantFinder:
     def find(self, entries: Sequence[Entry]) -> list[str]:
         plants: set[str] = set()
         for entry in sorted(entries, key=lambda entry: entry.path.count("/")):
-            if not is_below(entry.path, plants) and self._is_plant(PurePosixPath(entry.path), entry.kind == "folder"):
+            if not is_below(entry.path, plants) and self._is_plant(
+                PurePosixPath(entry.path), entry.kind == "folder"
+            ):
                 plants.add(entry.path)
         return sorted(plants)
 
@@ -201,7 +282,11 @@ class PlantFinder:
         if file.name.startswith("-"):  # `grep -r TODO *` takes it for an option
             return not mentions_path(self.evidence.case, path)
         if path in self._targets:  # "so that `make test` passes" names no file
-            return f"{path}/" not in prompt if folder else not file.suffix or not mentions_path(prompt, path)
+            return (
+                f"{path}/" not in prompt
+                if folder
+                else not file.suffix or not mentions_path(prompt, path)
+            )
         if not folder and self._shadows(file):
             return not mentions_path(prompt, path)
         if file.name == "__pycache__":  # compiled from who knows what
@@ -209,7 +294,9 @@ class PlantFinder:
         steering = [each for each in (file, *file.parents) if self._steers(each.name)]
         if not folder and (self._joins_tests(file) or self._is_read(file)):
             steering.append(file)
-        return not all(mentions_path(self.evidence.case, str(each), as_folder=True) for each in steering)
+        return not all(
+            mentions_path(self.evidence.case, str(each), as_folder=True) for each in steering
+        )
 
     def _steers(self, name: str) -> bool:
         hidden = self._starts_tools and fits(name, _HIDDEN) and name not in _HIDDEN_OF_GIT
@@ -226,7 +313,9 @@ class PlantFinder:
             return True
         if stem in _PACKAGE and folder.name:
             stem, folder = folder.name, folder.parent
-        if file.suffix in _COMPILED and any(stem == PurePosixPath(path).stem for path in self._brought):
+        if file.suffix in _COMPILED and any(
+            stem == PurePosixPath(path).stem for path in self._brought
+        ):
             return True
         if _C_HEADERS.fullmatch(file.name):
             return True
@@ -234,12 +323,16 @@ class PlantFinder:
             return str(folder) in self._brought and str(folder / "__init__.py") not in self._brought
         loaded = not file.suffix or is_code(file.name) or file.suffix in (".json", ".tsx", ".jsx")
         for path in self._paths:
-            if file.parent == path.parent and file.name.startswith((f"{path.name}.", f"{path.name},")):
+            if file.parent == path.parent and file.name.startswith(
+                (f"{path.name}.", f"{path.name},")
+            ):
                 return True
             if not loaded or stem != path.name.split(".")[0]:
                 continue
             is_folder = str(path) not in self.protected
-            if folder == path.parent and (is_folder or is_code(path.name) or path.suffix == ".json"):
+            if folder == path.parent and (
+                is_folder or is_code(path.name) or path.suffix == ".json"
+            ):
                 return True
             if path.stem not in _PACKAGE and file.suffix == path.suffix:
                 return True

@@ -38,7 +38,9 @@ class PythonCheck(ProgramCheck):
     timeout: float = Field(default=60.0, gt=0, le=3600)
     source: SkipJsonSchema[Text]
     reads_answer: ClassVar[bool] = True
-    revision: ClassVar[int] = 3  # other files of the case were put back once, and no trial was disputed
+    revision: ClassVar[int] = (
+        3  # other files of the case were put back once, and no trial was disputed
+    )
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
@@ -61,9 +63,18 @@ class PythonCheck(ProgramCheck):
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
         starts_programs = bool(STARTS.search(self.source))
         look = partial(self._look, evidence)
-        return await guard(check_dir, evidence, self.source, look, keeps=self.keeps, starts_programs=starts_programs)
+        return await guard(
+            check_dir,
+            evidence,
+            self.source,
+            look,
+            keeps=self.keeps,
+            starts_programs=starts_programs,
+        )
 
-    async def _look(self, evidence: Evidence, check_dir: CheckDir, environment: Mapping[str, str]) -> Finding:
+    async def _look(
+        self, evidence: Evidence, check_dir: CheckDir, environment: Mapping[str, str]
+    ) -> Finding:
         python = await check_dir.find(["python3"])
         if not python:
             raise MissingTool("there is no python3 in the sandbox; install it for all users")
@@ -89,7 +100,9 @@ class PythonCheck(ProgramCheck):
         line = next((line for line in done.output.splitlines() if line.startswith(token)), "")
         verdict = as_mapping(json.loads(line.removeprefix(token))) if line else None
         if verdict is None:
-            raise CheckError(f"{self.file}: {self.function} stopped without a result: {output_excerpt(done)}")
+            raise CheckError(
+                f"{self.file}: {self.function} stopped without a result: {output_excerpt(done)}"
+            )
         if verdict["error"]:
             raise CheckError(f"{self.file}: {verdict['error']}")
         passed: bool = verdict["passed"]

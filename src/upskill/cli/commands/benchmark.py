@@ -17,7 +17,9 @@ from upskill.options import option
 class BenchmarkOptions(EvalOptions):
     default_repeats: ClassVar[int] = 3
 
-    output: str | None = option("-o", "--output", default=None, help="The same as --store.", metavar="DIR", hidden=True)
+    output: str | None = option(
+        "-o", "--output", default=None, help="The same as --store.", metavar="DIR", hidden=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

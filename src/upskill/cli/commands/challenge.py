@@ -18,7 +18,13 @@ from upskill.cli.options import click_options
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.experiments.attacks import ROUNDS, Attacked, attack_checks
-from upskill.experiments.counterexamples import PROPOSALS, Challenged, ChallengeSettings, propose, try_proposals
+from upskill.experiments.counterexamples import (
+    PROPOSALS,
+    Challenged,
+    ChallengeSettings,
+    propose,
+    try_proposals,
+)
 from upskill.options import count_option, option
 from upskill.plain import counted
 from upskill.reports.challenged import attacks_to_json, render, render_attacks, to_json
@@ -35,7 +41,9 @@ class ChallengeOptions(PlansOptions):
         help="Proposes cases, or attacks the checks; handoff:DIR writes its prompts to files for you or an agent to"
         " answer. Without one: the suite's own prompts, wrapped in small talk.",
     )
-    proposals: int = count_option("--proposals", default=PROPOSALS, help="How many cases to propose.", maximum=60)
+    proposals: int = count_option(
+        "--proposals", default=PROPOSALS, help="How many cases to propose.", maximum=60
+    )
     sources: tuple[str, ...] = option(
         "-f",
         "--from",
@@ -50,11 +58,18 @@ class ChallengeOptions(PlansOptions):
         " the checks.",
     )
     rounds: int = count_option(
-        "--rounds", default=ROUNDS, help="With --attack-checks: the maximum number of attack rounds.", maximum=20
+        "--rounds",
+        default=ROUNDS,
+        help="With --attack-checks: the maximum number of attack rounds.",
+        maximum=20,
     )
     repeats: int | None = rounds_option("How many rounds a proposal may take (default 40).")
     output: str | None = option(
-        "-o", "--output", default=None, help="Write the cases to this suite file instead of the skill.", metavar="FILE"
+        "-o",
+        "--output",
+        default=None,
+        help="Write the cases to this suite file instead of the skill.",
+        metavar="FILE",
     )
 
 
@@ -109,11 +124,15 @@ async def _challenge(options: ChallengeOptions, skill: Skill, suite: Suite) -> C
     students = choose_students(options.students, options.settings, options.tell)
     plan = options.plan(skill, suite, students)
     material = gather("", sources=options.sources) if options.sources else None
-    settings = ChallengeSettings(challenger=options.challenger or "", count=options.proposals, material=material)
+    settings = ChallengeSettings(
+        challenger=options.challenger or "", count=options.proposals, material=material
+    )
     async with options.open_engine() as engine:
         if settings.challenger:
             tokens = skill.tokens + (material.tokens if material else 0)
-            confirm_writing(options, engine, settings.challenger, items=options.proposals, material=tokens)
+            confirm_writing(
+                options, engine, settings.challenger, items=options.proposals, material=tokens
+            )
             options.tell(f"{settings.challenger} proposes {counted(options.proposals, 'case')}...")
         proposed = await propose(plan, settings, engine)
         options.confirm_trials(engine, proposed, "about {}; more if many proposals mislead")
@@ -144,22 +163,34 @@ def _save(options: ChallengeOptions, skill: Skill, before: Suite, changed: Seque
         return
     names = counted(len(changed), "case")
     if options.output:
-        write_file(options.output, yaml.safe_dump(Suite(tuple(changed)).to_dict(), sort_keys=False, allow_unicode=True))
+        write_file(
+            options.output,
+            yaml.safe_dump(Suite(tuple(changed)).to_dict(), sort_keys=False, allow_unicode=True),
+        )
         note(f"Wrote {names} to {options.output}.")
         return
     if own := own_suite(skill):
-        note(f"{own} is your own suite, which upskill never changes. Use -o FILE to write {names} to another file.")
+        note(
+            f"{own} is your own suite, which upskill never changes. Use -o FILE to write {names} to another file."
+        )
         return
     folder = skill.folder
     assert folder is not None
     skill = Skill.load(folder)  # somebody may have edited it meanwhile
-    old, cases = ({case.id: case for case in cases_with_limits(each)} for each in (before, Suite.required(skill)))
+    old, cases = (
+        {case.id: case for case in cases_with_limits(each)}
+        for each in (before, Suite.required(skill))
+    )
     if edited := [case.id for case in changed if cases.get(case.id) != old.get(case.id)]:
         note(f"Edited in the meantime, so left as they are: {', '.join(edited)}.")
     if not (saved := [case for case in changed if case.id not in edited]):
         return
     cases |= {case.id: case for case in saved}
     add_suite(skill, Suite(tuple(cases.values()), "generated")).save(folder, overwrite=True)
-    note(f"{'Changed' if options.attack_checks else 'Added'} {counted(len(saved), 'case')} in {folder.name}.")
+    note(
+        f"{'Changed' if options.attack_checks else 'Added'} {counted(len(saved), 'case')} in {folder.name}."
+    )
     if not options.attack_checks:
-        note(f"To improve the skill on them: upskill generate --from {options.skill} --teacher MODEL")
+        note(
+            f"To improve the skill on them: upskill generate --from {options.skill} --teacher MODEL"
+        )

@@ -51,7 +51,9 @@ class CiOptions(LibraryOptions):
         minimum=1,
         maximum=100,
     )
-    strict: bool = option("--strict", default=False, help="Also block a skill that stays undecided.")
+    strict: bool = option(
+        "--strict", default=False, help="Also block a skill that stays undecided."
+    )
 
 
 @click.command("ci", cls=Command)
@@ -82,11 +84,16 @@ def command(**values: Any) -> None:
         env_file = Path(".env")
         if find_keys({}, env_file) and changed_since(env_file, commit)[0]:
             hint = "Remove it from git, and set keys and base URLs in the environment."
-            raise UsageError(f"{env_file}: this branch changes it, so the branch could redirect the model calls", hint)
+            raise UsageError(
+                f"{env_file}: this branch changes it, so the branch could redirect the model calls",
+                hint,
+            )
         store_folder = Path(options.store_location)
         if not is_url(options.store_location) and is_tracked(store_folder):
             hint = f"Use another --store, or remove it from git: git rm -r --cached {store_folder}"
-            raise UsageError(f"{store_folder}: this store is in git, so a branch can add its own answers", hint)
+            raise UsageError(
+                f"{store_folder}: this store is in git, so a branch can add its own answers", hint
+            )
         options.tell(f"Comparing {counted(len(changes), 'skill')} with {commit[:10]}.")
         with options.open_store() as store:
             checked, gate = options.run(_check(options, store, changes))
@@ -106,10 +113,14 @@ def _settings_before(commit: str) -> tuple[Settings, list[str]]:
         if before is not None:
             (Path(folder) / FILE).write_bytes(before)
         settings = Settings.load(environment, folder)
-    return settings, [f"This branch changes `{file.name}`; upskill used the settings from `{commit[:10]}`."]
+    return settings, [
+        f"This branch changes `{file.name}`; upskill used the settings from `{commit[:10]}`."
+    ]
 
 
-async def _check(options: CiOptions, store: Store, changes: Sequence[SkillChange]) -> tuple[list[Checked], Gate]:
+async def _check(
+    options: CiOptions, store: Store, changes: Sequence[SkillChange]
+) -> tuple[list[Checked], Gate]:
     progress = RunProgress(quiet=options.silent)
     models = options.open_models(store, progress)
     students = cache(lambda: choose_students(options.students, options.settings, options.tell))
@@ -121,7 +132,9 @@ async def _check(options: CiOptions, store: Store, changes: Sequence[SkillChange
         other = "as it was" if plan.reference_skill else "without it"
         options.tell(f"Running {plan.skill.name} as it is and {other}.")
         expected = estimate(plan, missing, models.context.prices)
-        confirm_cost(options, expected, f"at most {expected.words}; less if fewer rounds are enough")
+        confirm_cost(
+            options, expected, f"at most {expected.words}; less if fewer rounds are enough"
+        )
         progress.started(plan, run, missing)
 
     measure = options.measurer(store, models, progress, started)
@@ -131,7 +144,12 @@ async def _check(options: CiOptions, store: Store, changes: Sequence[SkillChange
 
 
 def _write_reports(
-    options: CiOptions, store: Store, gate: Gate, checked: Sequence[Checked], commit: str, notes: list[str]
+    options: CiOptions,
+    store: Store,
+    gate: Gate,
+    checked: Sequence[Checked],
+    commit: str,
+    notes: list[str],
 ) -> None:
     summary = render_markdown(gate, checked, commit, notes)
     if options.as_json:

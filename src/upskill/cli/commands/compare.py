@@ -32,8 +32,16 @@ MAX_RUNS = 500  # the latest, to search for a run to compare with
     help="Only this student; pass two to compare them.",
     shell_complete=complete_models,
 )
-@click.option("--arm", type=click.Choice(get_args(Arm)), default="skill", show_default=True, help="The arm to compare.")
-@click.option("--all", "every", is_flag=True, help=f"All cases that changed, not only the first {MAX_CASES}.")
+@click.option(
+    "--arm",
+    type=click.Choice(get_args(Arm)),
+    default="skill",
+    show_default=True,
+    help="The arm to compare.",
+)
+@click.option(
+    "--all", "every", is_flag=True, help=f"All cases that changed, not only the first {MAX_CASES}."
+)
 @store_option
 @json_option
 def command(
@@ -72,7 +80,9 @@ def command(
             for case in changed[:most]:
                 show(*render_case(opened, comparison, case))
             if len(changed) > most:
-                note(f"{counted(len(changed) - most, 'more case')} changed. Use --all to show everything.")
+                note(
+                    f"{counted(len(changed) - most, 'more case')} changed. Use --all to show everything."
+                )
 
 
 def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
@@ -80,13 +90,19 @@ def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
     runs = list(islice(store.runs(newest_first=True, whole=True), MAX_RUNS))
     if pair := latest_pair(store, runs, runs, models):
         if last not in pair:
-            note(f"{last.id}, the last run, has no finished run before it with the same suite and model.")
+            note(
+                f"{last.id}, the last run, has no finished run before it with the same suite and model."
+            )
         return pair
     if len(runs) < 2:
-        raise UsageError("nothing to compare: only one run is stored", "Run another `upskill eval`.")
+        raise UsageError(
+            "nothing to compare: only one run is stored", "Run another `upskill eval`."
+        )
     latest = "; ".join(f"{run.id} ({', '.join(_describe(run))})" for run in runs[:2])
     hint = f"The latest: {latest}. upskill compare BEFORE AFTER compares any two that share cases."
-    raise UsageError("nothing to compare: no two finished runs share a model, cases and a baseline", hint)
+    raise UsageError(
+        "nothing to compare: no two finished runs share a model, cases and a baseline", hint
+    )
 
 
 def _describe(run: Run) -> Iterator[str]:
@@ -100,21 +116,35 @@ def _describe(run: Run) -> Iterator[str]:
 
 def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:
     if len(models) > 2:
-        raise UsageError(f"{len(models)} models are too many to compare", "Choose one or two with -m.")
+        raise UsageError(
+            f"{len(models)} models are too many to compare", "Choose one or two with -m."
+        )
     for run, named in ((old, models[:1]), (new, models[-1:])):
         for model in named:
             if model not in run.models:
-                raise UsageError(f"{run.id}: no model named {model!r}", did_you_mean(model, run.models))
+                raise UsageError(
+                    f"{run.id}: no model named {model!r}", did_you_mean(model, run.models)
+                )
         if arm not in run.plan.arms:
-            raise UsageError(f"{run.id}: no arm named {arm!r}", f"It has {', '.join(run.plan.arms)}.")
-    pairs = [(models[0], models[-1])] if models else [(model, model) for model in old.models if model in new.models]
+            raise UsageError(
+                f"{run.id}: no arm named {arm!r}", f"It has {', '.join(run.plan.arms)}."
+            )
+    pairs = (
+        [(models[0], models[-1])]
+        if models
+        else [(model, model) for model in old.models if model in new.models]
+    )
     if not pairs and len(old.models) == len(new.models) == 1:
         pairs = [(old.models[0], new.models[0])]
     if not pairs:
         raise UsageError(
-            f"{old.id} and {new.id} have no model in common", "Choose one from each: -m MODEL -m MODEL, in that order."
+            f"{old.id} and {new.id} have no model in common",
+            "Choose one from each: -m MODEL -m MODEL, in that order.",
         )
     sides = [(Side(old, before, arm), Side(new, after, arm)) for before, after in pairs]
     if any(before == after for before, after in sides):
-        raise UsageError(f"{old.id} cannot be compared with itself", "Name two runs, or two of its models with -m.")
+        raise UsageError(
+            f"{old.id} cannot be compared with itself",
+            "Name two runs, or two of its models with -m.",
+        )
     return sides

@@ -54,7 +54,9 @@ def command(shell: str) -> None:
 
 
 def _completer(values: Callable[[click.Context], Iterable[str]]) -> Completer:
-    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def complete(
+        context: click.Context, _: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         try:
             known = dict.fromkeys(values(context))
         except Exception:  # a damaged store, a suite that is being edited
@@ -68,7 +70,14 @@ def _models(_: click.Context) -> Iterable[str]:
     from upskill.models.embedded.local_models import LOCAL_MODELS  # noqa: PLC0415
 
     embedded = (f"local:{name}" for name in LOCAL_MODELS)
-    return ("local", *embedded, *ALIASES, *AGENT_COMMANDS, "anthropic:", *(f"{name}:" for name in ENDPOINTS))
+    return (
+        "local",
+        *embedded,
+        *ALIASES,
+        *AGENT_COMMANDS,
+        "anthropic:",
+        *(f"{name}:" for name in ENDPOINTS),
+    )
 
 
 def _runs(context: click.Context) -> Iterable[str]:
@@ -81,9 +90,13 @@ def _runs(context: click.Context) -> Iterable[str]:
 def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
     """From the run or the suite earlier on the line."""
     values = context.params
-    arguments = {each.name or "" for each in context.command.params if isinstance(each, click.Argument)}
+    arguments = {
+        each.name or "" for each in context.command.params if isinstance(each, click.Argument)
+    }
     # While an option's value is being typed, click has not parsed the line yet.
-    first = next((str(values[name]) for name in arguments if values.get(name)), next(iter(context.args), ""))
+    first = next(
+        (str(values[name]) for name in arguments if values.get(name)), next(iter(context.args), "")
+    )
     if "run" in arguments:
         store = find_store(values.get("store") or Settings.load().store)
         if store is None:
@@ -96,12 +109,18 @@ def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
 
 complete_models, complete_runs = _completer(_models), _completer(_runs)
 complete_targets = _completer(lambda _: TARGETS)
-complete_agents = _completer(lambda _: ("chat", "tools", *REAL_AGENTS.replace("COMMAND", "").split(", ")))
+complete_agents = _completer(
+    lambda _: ("chat", "tools", *REAL_AGENTS.replace("COMMAND", "").split(", "))
+)
 complete_cases = _completer(lambda context: (case.id for case in _known_cases(context)))
-complete_tags = _completer(lambda context: (tag for case in _known_cases(context) for tag in case.tags))
+complete_tags = _completer(
+    lambda context: (tag for case in _known_cases(context) for tag in case.tags)
+)
 
 _BY_FLAG: dict[str, Completer] = {
-    **dict.fromkeys(("--model", "--student", "--judge", "--teacher", "--test-writer"), complete_models),
+    **dict.fromkeys(
+        ("--model", "--student", "--judge", "--teacher", "--test-writer"), complete_models
+    ),
     **dict.fromkeys(("--agent", "--teacher-agent"), complete_agents),
     "--to": complete_targets,
     "--case": complete_cases,

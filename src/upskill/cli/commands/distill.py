@@ -37,7 +37,9 @@ class DistillOptions(PlansOptions):
         default=False,
         help="Use the held-out cases in the search, too: nothing that any case needs is dropped.",
     )
-    repeats: int | None = rounds_option("How many rounds the final comparison may take (default: up to 2,400 pairs).")
+    repeats: int | None = rounds_option(
+        "How many rounds the final comparison may take (default: up to 2,400 pairs)."
+    )
     tolerance: float = tolerance_option(5.0, "pass rate the shorter skill may lose")
     budget: int | None = option(
         "--budget",
@@ -46,8 +48,12 @@ class DistillOptions(PlansOptions):
         metavar="TOKENS",
         minimum=1,
     )
-    rewrite: str | None = model_option("--rewrite", help="A teacher that then rephrases what is left in fewer words.")
-    write: bool = option("--write", default=False, help="Replace the skill; the old version is kept in .previous.")
+    rewrite: str | None = model_option(
+        "--rewrite", help="A teacher that then rephrases what is left in fewer words."
+    )
+    write: bool = option(
+        "--write", default=False, help="Replace the skill; the old version is kept in .previous."
+    )
     output: str | None = option(
         "-o", "--output", default=None, help="Save the shorter skill in this folder.", metavar="DIR"
     )
@@ -92,7 +98,9 @@ def command(**values: Any) -> None:
     options.show(to_json(distilled), render(distilled, changes(skill, distilled.skill)))
     _save(options, distilled)
     if options.report:
-        content = front(to_json(distilled)) if options.report.endswith(".svg") else render_page(distilled)
+        content = (
+            front(to_json(distilled)) if options.report.endswith(".svg") else render_page(distilled)
+        )
         write_file(options.report, content)
         note(f"Wrote {options.report}.")
 
@@ -106,19 +114,27 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
             teacher = await engine.open_model(options.rewrite, "teacher")
             rewriter = Rewrite(teacher, Material(SHORTER, skill=skill), skill.tokens)
         settings = DistillSettings(
-            tolerance=options.tolerance / 100, budget=options.budget, repeats=options.repeats, rewriter=rewriter
+            tolerance=options.tolerance / 100,
+            budget=options.budget,
+            repeats=options.repeats,
+            rewriter=rewriter,
         )
         distilled = Distilled(plan, engine, settings)
         train = replace(plan.suite, cases=plan.suite.train)
         rounds = replace(plan, suite=train, runs=distilled.ablation.expected_rounds)
-        options.confirm_trials(engine, rounds, "about {}; up to about ten times that if the data don't decide sooner")
+        options.confirm_trials(
+            engine, rounds, "about {}; up to about ten times that if the data don't decide sooner"
+        )
         return await distilled.run()
 
 
 def _save(options: DistillOptions, distilled: Distilled) -> None:
     whole, shorter = distilled.whole, distilled.skill
     is_asked = options.write or options.output
-    is_within = bool(options.budget) and distilled.decision in ("over the tolerance", "worse on held-out cases")
+    is_within = bool(options.budget) and distilled.decision in (
+        "over the tolerance",
+        "worse on held-out cases",
+    )
     why_not = "" if is_asked else "--write saves it in the skill, -o DIR in a copy"
     if not shorter.body.strip():
         why_not = "no line would be left"
@@ -135,5 +151,7 @@ def _save(options: DistillOptions, distilled: Distilled) -> None:
     assert target is not None
     events = AuthoringEvents(message=options.tell)
     destination = Destination(None, target.parent, whole, ("", ""), force=True, events=events)
-    _, previous = destination.save(shorter.with_name(target.name) if options.output else shorter, target)
+    _, previous = destination.save(
+        shorter.with_name(target.name) if options.output else shorter, target
+    )
     note(f"Wrote {target}." + (f" The old version is in {previous}." if previous else ""))

@@ -61,7 +61,11 @@ EXTRAS = (
     ("trials on Ray", "ray", "ray"),
 )
 State = Literal["ok", "missing", "broken"]
-MARKS: dict[State, str] = {"ok": "[green]✓[/green]", "missing": "[yellow]–[/yellow]", "broken": "[red]✗[/red]"}
+MARKS: dict[State, str] = {
+    "ok": "[green]✓[/green]",
+    "missing": "[yellow]–[/yellow]",
+    "broken": "[red]✗[/red]",
+}
 CAN_I_RUN, INSTALL, MODELS = "Can I run", "This install", "Models on this machine"
 KEYS, AGENTS, PARTS = "Keys", "Agents", "Extra parts"
 ACP = "agent acp:COMMAND"
@@ -91,7 +95,9 @@ class Row:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder whose files are copied into the workspace. It is never changed.",
 )
-@click.option("--stdin", "stdin_file", metavar="FILE", help="A file for its standard input; - uses yours.")
+@click.option(
+    "--stdin", "stdin_file", metavar="FILE", help="A file for its standard input; - uses yours."
+)
 @click.option(
     "--allow",
     "allowed",
@@ -150,7 +156,9 @@ def command(
         return
     stdin = b""
     if stdin_file is not None:
-        stdin = sys.stdin.buffer.read(MAX_INPUT_BYTES) if stdin_file == "-" else read_input(stdin_file)
+        stdin = (
+            sys.stdin.buffer.read(MAX_INPUT_BYTES) if stdin_file == "-" else read_input(stdin_file)
+        )
     setup = Setup(limits=limits, gpu=gpu)
     done = asyncio.run(_run_command(chosen, command_line, workspace, stdin, setup, quiet=as_json))
     if as_json:
@@ -171,14 +179,24 @@ def _parse_limits(allowed: tuple[str, ...]) -> Limits:
         parsed = re.fullmatch(form, value.strip(), re.IGNORECASE)
         number = float(parsed[1]) * UNITS[parsed[2].upper()] if parsed else 0
         if not number:
-            hint = "Pass seconds, such as 0.5." if is_seconds else "Pass a number such as 100000, 64K, 512M or 2G."
+            hint = (
+                "Pass seconds, such as 0.5."
+                if is_seconds
+                else "Pass a number such as 100000, 64K, 512M or 2G."
+            )
             raise UsageError(f"--allow {text}: {value!r} is not a valid limit", hint)
         values[name] = number if is_seconds else int(number)
     return Limits(**values)
 
 
 async def _run_command(
-    chosen: SandboxChoice, argv: tuple[str, ...], workspace: Path | None, stdin: bytes, setup: Setup, *, quiet: bool
+    chosen: SandboxChoice,
+    argv: tuple[str, ...],
+    workspace: Path | None,
+    stdin: bytes,
+    setup: Setup,
+    *,
+    quiet: bool,
 ) -> CommandResult:
     async with await chosen.backend.open(setup) as sandbox:
         if workspace is not None:
@@ -190,8 +208,12 @@ async def _run_command(
                     "Make room with --allow disk=SIZE.",
                 ) from error
             if left_out:
-                note(f"upskill: not copied, because links are not followed: {', '.join(left_out[:5])}")
-        return await sandbox.run(list(argv), stdin=stdin, on_output=None if quiet else _output_printer())
+                note(
+                    f"upskill: not copied, because links are not followed: {', '.join(left_out[:5])}"
+                )
+        return await sandbox.run(
+            list(argv), stdin=stdin, on_output=None if quiet else _output_printer()
+        )
 
 
 def _output_printer() -> OnOutput:
@@ -233,9 +255,15 @@ def _line(state: State, text: str, width: int) -> Text:
     room, column = console().width, width + 6
     hanging = column if max(map(len, text[width:].split()), default=0) <= room - column else 6
     wrapped = textwrap.wrap(
-        f"    {text}", room, subsequent_indent=" " * hanging, break_long_words=False, break_on_hyphens=False
+        f"    {text}",
+        room,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    line = Text.from_markup(f"  {MARKS[state]} {escape(chr(10).join(wrapped)[4:])}", overflow="ignore")
+    line = Text.from_markup(
+        f"  {MARKS[state]} {escape(chr(10).join(wrapped)[4:])}", overflow="ignore"
+    )
     line.no_wrap = True
     return line
 
@@ -272,12 +300,16 @@ def _answers(
     local: list[Row], servers: list[Server], keys: list[Row], agents: list[Row], sandbox: Row
 ) -> Iterator[Row]:
     runtime, weights = local[0], local[1:]
-    embedded = ["local"] if runtime.state == "ok" and any(row.state == "ok" for row in weights) else []
+    embedded = (
+        ["local"] if runtime.state == "ok" and any(row.state == "ok" for row in weights) else []
+    )
     if runtime.state == "ok" and not embedded:
         embedded = ["local (weights are downloaded first)"]
     served = [f"{server.name}:{server.models[0]}" for server in servers if server.models]
     remote = [f"{row.what.removeprefix('key ')}:MODEL" for row in keys if row.state == "ok"]
-    programs = [row.what.removeprefix("agent ") for row in agents if row.state == "ok" and row.what != ACP]
+    programs = [
+        row.what.removeprefix("agent ") for row in agents if row.state == "ok" and row.what != ACP
+    ]
     plain = [name for name in programs if AGENT_SPECS[name].model]
     yield _answer("a student", [*embedded, *served, *remote, *plain], "no model", runtime.fix)
     by_hand = "set ANTHROPIC_API_KEY, or use --handoff FOLDER"
@@ -309,9 +341,13 @@ def _gpu(served: list[str]) -> Iterator[Row]:
         if shutil.which("g++"):
             yield Row(CAN_I_RUN, compiling, "ok", f"yes: {nvcc}")
         else:
-            yield Row(CAN_I_RUN, compiling, "missing", f"{nvcc} needs g++", "install g++ for all users")
+            yield Row(
+                CAN_I_RUN, compiling, "missing", f"{nvcc} needs g++", "install g++ for all users"
+            )
     except MissingTool:
-        yield Row(CAN_I_RUN, compiling, "missing", "no CUDA compiler (nvcc) found", add_extra("cuda"))
+        yield Row(
+            CAN_I_RUN, compiling, "missing", "no CUDA compiler (nvcc) found", add_extra("cuda")
+        )
     if missing := kernels_lack():
         yield Row(CAN_I_RUN, "run CUDA kernels", "missing", *missing)
     else:
@@ -333,22 +369,39 @@ def _store(settings: Settings) -> Row:
     try:
         if existing := find_store(settings.store):
             with existing as store:
-                return Row(INSTALL, "store", "ok", f"{store.location} ({counted(store.count_runs(), 'run')})")
+                return Row(
+                    INSTALL,
+                    "store",
+                    "ok",
+                    f"{store.location} ({counted(store.count_runs(), 'run')})",
+                )
         if is_url(settings.store):
-            return Row(INSTALL, "store", "ok", f"{without_password(settings.store)} is reachable and has no runs yet")
+            return Row(
+                INSTALL,
+                "store",
+                "ok",
+                f"{without_password(settings.store)} is reachable and has no runs yet",
+            )
         folder = Path(settings.store)
-        near = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
+        near = next(
+            parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir()
+        )
         with tempfile.TemporaryDirectory(dir=near) as trial, open_store(trial):
             return Row(INSTALL, "store", "ok", f"{folder} is writable")
     except (UpskillError, OSError) as error:
-        return Row(INSTALL, "store", "broken", str(error), "set another `store` in upskill.config.yaml")
+        return Row(
+            INSTALL, "store", "broken", str(error), "set another `store` in upskill.config.yaml"
+        )
 
 
 def _sandbox() -> Row:
     try:
         chosen = asyncio.run(choose_sandbox())
     except UpskillError as error:
-        best = next((line.strip() for line in error.hint.splitlines() if line.startswith("    ")), error.hint)
+        best = next(
+            (line.strip() for line in error.hint.splitlines() if line.startswith("    ")),
+            error.hint,
+        )
         return Row(CAN_I_RUN, "a sandbox", "missing", error.message, best)
     return Row(CAN_I_RUN, "a sandbox", "ok", chosen.label)
 
@@ -360,18 +413,32 @@ def _servers(servers: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:
             continue
         server = by_name.get(name)
         if server is None:
-            if url := next((keys[variable] for variable in row.url_variables if keys.get(variable)), ""):
-                yield Row(MODELS, f"server {name}", "ok", f"{url} (on another machine, contacted when used)")
+            if url := next(
+                (keys[variable] for variable in row.url_variables if keys.get(variable)), ""
+            ):
+                yield Row(
+                    MODELS,
+                    f"server {name}",
+                    "ok",
+                    f"{url} (on another machine, contacted when used)",
+                )
             else:
                 fix = f"set {row.url_variables[0]}, or use --base-url URL"
                 yield Row(MODELS, f"server {name}", "missing", "no address", fix)
         elif server.models:
             more = f" and {len(server.models) - 3} more" if len(server.models) > 3 else ""
-            yield Row(MODELS, f"server {name}", "ok", f"{server.url} has {', '.join(server.models[:3])}{more}")
+            yield Row(
+                MODELS,
+                f"server {name}",
+                "ok",
+                f"{server.url} has {', '.join(server.models[:3])}{more}",
+            )
         elif server.is_running or server.problem:
             yield Row(MODELS, f"server {name}", "missing", f"{server.url}: {server.problem}")
         else:
-            yield Row(MODELS, f"server {name}", "missing", f"not running at {server.url}", row.start)
+            yield Row(
+                MODELS, f"server {name}", "missing", f"not running at {server.url}", row.start
+            )
 
 
 def _agents() -> Iterator[Row]:
@@ -382,7 +449,11 @@ def _agents() -> Iterator[Row]:
             detail = f"{spec.program} is not on PATH"
             yield Row(AGENTS, f"agent {spec.name}", "missing", detail, spec.install, spec.log_in)
             continue
-        also = f" (to run as a student, it also needs {install})" if companion and not shutil.which(companion) else ""
+        also = (
+            f" (to run as a student, it also needs {install})"
+            if companion and not shutil.which(companion)
+            else ""
+        )
         yield Row(AGENTS, f"agent {spec.name}", "ok", path + also)
     if installed := [f"acp:{name}" for name in ACP_PROGRAMS if shutil.which(name)]:
         yield Row(AGENTS, ACP, "ok", ", ".join(installed))

@@ -83,7 +83,9 @@ def run_eval(options: EvalOptions) -> None:
 def load(options: EvalOptions) -> tuple[Skill, Plan | None]:
     """The skill and the plan; no plan if the suite has yet to be written."""
     skill = Skill.load(options.skill)
-    suite = options.choose_cases(skill, Suite.load(options.tests) if options.tests else Suite.of(skill))
+    suite = options.choose_cases(
+        skill, Suite.load(options.tests) if options.tests else Suite.of(skill)
+    )
     return skill, options.make_plan(skill, suite) if suite or not options.case_writer else None
 
 
@@ -100,7 +102,9 @@ def _write_receipt(evaluation: Evaluation, store: Store, options: EvalOptions) -
     receipt = write_receipt(evaluation, store)
     folder = os.path.relpath(receipt.parent.parent)
     wrote = " and ".join(f"{folder}/{file}" for file in (RECEIPT, REPLIES))
-    options.tell(f"Wrote {wrote}; commit both. `upskill verify {folder}` checks them without a model.")
+    options.tell(
+        f"Wrote {wrote}; commit both. `upskill verify {folder}` checks them without a model."
+    )
 
 
 def _evaluate_loaded(
@@ -113,13 +117,19 @@ def _evaluate_loaded(
     return evaluation
 
 
-def _measure(options: EvalOptions, loaded: tuple[Skill, Plan | None], store: Store, ledger: Ledger) -> Evaluation:
+def _measure(
+    options: EvalOptions, loaded: tuple[Skill, Plan | None], store: Store, ledger: Ledger
+) -> Evaluation:
     executor, (skill, plan) = options.open_executor(), loaded
     progress = RunProgress(quiet=options.silent)
     context = options.model_context(Events(message=options.tell, reading=progress.reading))
-    models = Models(context, replies=store, cache=options.cache_mode, ledger=ledger, cassette=options.cassette)
+    models = Models(
+        context, replies=store, cache=options.cache_mode, ledger=ledger, cassette=options.cassette
+    )
     if plan is None:
-        plan = options.make_plan(*asyncio.run(_write_suite(skill, options.case_writer, models, options)))
+        plan = options.make_plan(
+            *asyncio.run(_write_suite(skill, options.case_writer, models, options))
+        )
     if options.batch:
         from upskill.runs.running.batch import BatchExecutor  # noqa: PLC0415 - only for models on the wire
 
@@ -128,14 +138,18 @@ def _measure(options: EvalOptions, loaded: tuple[Skill, Plan | None], store: Sto
     return _evaluate(plan, store, models, options, run_options, progress)
 
 
-def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledger: Ledger, seen: Seen) -> None:
+def _keep_evaluating(
+    options: EvalOptions, last: Evaluation, store: Store, ledger: Ledger, seen: Seen
+) -> None:
     from upskill.reports.comparison import summarize  # noqa: PLC0415 - rich, only where something is compared
     from upskill.runs.results.comparison import Side, compare  # noqa: PLC0415
 
     watched = options.watched
     while True:
         try:
-            note("Watching the skill and its suite. Save a file to rerun what it changes; Ctrl-C stops.")
+            note(
+                "Watching the skill and its suite. Save a file to rerun what it changes; Ctrl-C stops."
+            )
             now = watched.wait(seen)
         except KeyboardInterrupt:
             note("")
@@ -144,9 +158,14 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
         try:
             loaded = load(options)
             # The plan that was run also says which sandbox was chosen.
-            if loaded[1] and loaded[1].fingerprint == replace(last.plan, sandbox=options.sandbox).fingerprint:
+            if (
+                loaded[1]
+                and loaded[1].fingerprint == replace(last.plan, sandbox=options.sandbox).fingerprint
+            ):
                 continue
-            note(f"{', '.join(map(watched.name, files[:3]))}{', …' if len(files) > 3 else ''} changed.")
+            note(
+                f"{', '.join(map(watched.name, files[:3]))}{', …' if len(files) > 3 else ''} changed."
+            )
             before, last = last, _evaluate_loaded(options, loaded, store, ledger)
         except UpskillError as error:  # for example a half-edited file
             note("\n  ".join(filter(None, (f"upskill: {error.message}", error.hint))))
@@ -154,11 +173,15 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
         if before.plan.suite.by_id.keys() & last.plan.suite.by_id.keys():
             unfinished = {*before.unfinished, *last.unfinished}
             for model in (name for name in last.plan.addresses if name not in unfinished):
-                comparison = compare(store, Side(before.run, model, "skill"), Side(last.run, model, "skill"))
+                comparison = compare(
+                    store, Side(before.run, model, "skill"), Side(last.run, model, "skill")
+                )
                 click.echo(f"Since the previous save, {model}: {summarize(comparison)}.")
 
 
-async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:
+async def _write_suite(
+    skill: Skill, writer: str, models: Models, options: EvalOptions
+) -> tuple[Skill, Suite]:
     # Problems with the students are reported before the writer is paid.
     suite = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}])
     stand_in = replace(options, quiet=True).make_plan(skill, suite)
@@ -168,7 +191,9 @@ async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalO
             await models.get(student)
         model = await models.get(address, "test writer")
         if not options.replay:
-            expected = estimate_writing(address, models.context.prices, material=skill.tokens, items=CASES)
+            expected = estimate_writing(
+                address, models.context.prices, material=skill.tokens, items=CASES
+            )
             confirm_cost(options, expected)
         options.tell(f"Generating test cases with {writer}...")
         from upskill.authoring.writing.suite_writer import write_suite  # noqa: PLC0415 - slow to import, and seldom needed
@@ -182,17 +207,20 @@ async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalO
 
 
 def _evaluate(
-    plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions, progress: RunProgress
+    plan: Plan,
+    store: Store,
+    models: Models,
+    options: EvalOptions,
+    run_options: RunOptions,
+    progress: RunProgress,
 ) -> Evaluation:
     if store.location is not None:
         without = " without --fresh" if options.fresh else ""
-        progress.interrupted = (
-            f"interrupted. Every finished trial is stored. Run the same command again{without} to continue."
-        )
+        stored = "interrupted. Every finished trial is stored."
+        progress.interrupted = f"{stored} Run the same command again{without} to continue."
         if options.batch:
-            progress.interrupted += (
-                "\nA submitted batch continues at the provider; that command also collects its answers."
-            )
+            batch = "A submitted batch continues at the provider; that command also collects its answers."
+            progress.interrupted += f"\n{batch}"
 
     def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)
@@ -205,14 +233,20 @@ def _evaluate(
         if not options.replay:  # the cost is shown before the first paid call
             share = BATCH_SHARE if options.batch else 1.0
             expected = estimate(plan, missing, models.context.prices, student_share=share)
-            fewer = f"{expected.words}; less if fewer rounds are enough" if options.until_decided else ""
+            fewer = (
+                f"{expected.words}; less if fewer rounds are enough"
+                if options.until_decided
+                else ""
+            )
             confirm_cost(options, expected, fewer)
         progress.started(plan, run, missing)
 
     events = Events(started=started, result=progress.result, message=options.tell)
     called = models.ledger.calls if models.ledger else 0
     with progress:
-        evaluation = asyncio.run(evaluate(plan, store=store, models=models, options=run_options, events=events))
+        evaluation = asyncio.run(
+            evaluate(plan, store=store, models=models, options=run_options, events=events)
+        )
     ledger = models.ledger
     if ledger and (wrote := ledger.spent.get("test writer")) is not None:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
@@ -220,16 +254,26 @@ def _evaluate(
         calls = models.hits + ledger.calls - called
         were = f"{counted(calls, 'call')} {'was' if models.hits == 1 else 'were'}"
         share = "All" if models.hits == calls else f"{models.hits:,}"
-        options.tell(f"{share} of the {were} answered with replies stored by earlier runs, at no cost.")
+        options.tell(
+            f"{share} of the {were} answered with replies stored by earlier runs, at no cost."
+        )
     return evaluation
 
 
-def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options: EvalOptions) -> None:
+def _say_what_is_left(
+    plan: Plan, run: Run, missing: Collection[Trial], options: EvalOptions
+) -> None:
     done, left = len(plan) - len(missing), len(missing)
     if done:
-        going_on = f"running the remaining {left:,}" if left else "nothing left to run; use --fresh to run them again"
+        going_on = (
+            f"running the remaining {left:,}"
+            if left
+            else "nothing left to run; use --fresh to run them again"
+        )
         trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
-        started = "Continuing run" if run.resumed else "New run"  # which reuses results of earlier runs
+        started = (
+            "Continuing run" if run.resumed else "New run"
+        )  # which reuses results of earlier runs
         options.tell(f"{started} {run.id}: {done:,} of {trials}, {going_on}.")
 
 
@@ -241,8 +285,14 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
 
     if evaluation.leaked:  # also shown if standard output is redirected
         trials = counted(len(evaluation.invalid), "trial")
-        note(f"{INVALID} In {trials} the student saw or tried to open a skill that should have been hidden.")
-    show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
+        note(
+            f"{INVALID} In {trials} the student saw or tried to open a skill that should have been hidden."
+        )
+    show_command = (
+        f"upskill show {evaluation.run.id}{options.show_flags}"
+        if store.location is not None
+        else ""
+    )
     context = ReportContext(
         results=lambda: store.results(evaluation.run),
         first_results=lambda seeds: first_results(store, evaluation.run, seeds),
@@ -264,7 +314,9 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if options.quiet and evaluation.bugs:
         note(bug_heading(evaluation.bug_count))
     if evaluation.halted:
-        note(f"Stopped: {evaluation.halted}. To continue, run the same command with a higher limit, e.g. --max-cost.")
+        note(
+            f"Stopped: {evaluation.halted}. To continue, run the same command with a higher limit, e.g. --max-cost."
+        )
     for model, ruling in evaluation.rulings:
         if not ruling.held:
             note(f"✗ {model} does not meet {ruling.requirement.text!r}: {ruling.reason}.")

@@ -21,14 +21,18 @@ from upskill.traces.redaction.redact import describe_counts
 
 @click.command("export", cls=Command)
 @click.argument("run", shell_complete=complete_runs)
-@click.option("--format", "kind", metavar="KIND", help=f"What to write: {', '.join(EXPORTS.table)}.")
+@click.option(
+    "--format", "kind", metavar="KIND", help=f"What to write: {', '.join(EXPORTS.table)}."
+)
 @click.option(
     "-o",
     "--output",
     metavar="PLACE",
     help="Where to write it (default: named after the run, in this folder; - prints text formats).",
 )
-@click.option("--replies", metavar="FILE", help="Write the models' replies, for `upskill eval --replay FILE`.")
+@click.option(
+    "--replies", metavar="FILE", help="Write the models' replies, for `upskill eval --replay FILE`."
+)
 @redact_option
 @force_option
 @store_option
@@ -55,16 +59,23 @@ def command(
     Replies never contain secrets.
     """
     if not kind and not replies:
-        raise UsageError("nothing to export", f"Pass --format ({', '.join(EXPORTS.names())}) or --replies FILE.")
+        raise UsageError(
+            "nothing to export", f"Pass --format ({', '.join(EXPORTS.names())}) or --replies FILE."
+        )
     if output and not kind:
         raise UsageError("-o needs --format", "With --replies, the file follows that option.")
     export: Export | None = EXPORTS.load(kind) if kind else None
     if export and output == "-" and not export.is_text:
-        raise UsageError(f"{kind} is not a text format, so it cannot be printed", "Choose a file or folder with -o.")
+        raise UsageError(
+            f"{kind} is not a text format, so it cannot be printed",
+            "Choose a file or folder with -o.",
+        )
     with open_run(store, run) as (opened, stored):
         if not quiet and not stored.finished:
             left = stored.trials - stored.passed - stored.failed - stored.errored
-            note(f"Run {stored.id} is not finished: {counted(left, 'trial')} not run, {stored.errored} errored.")
+            note(
+                f"Run {stored.id} is not finished: {counted(left, 'trial')} not run, {stored.errored} errored."
+            )
         if export and kind:
             name = file_name(stored.id)
             usual = f"{name}{export.ending}" if isinstance(export, FileExport) else f"{name}-{kind}"
@@ -93,7 +104,9 @@ def _export(export: Export, run: StoredRun, path: str, *, force: bool, quiet: bo
 def _export_replies(store: Store, run: Run, file: str, *, quiet: bool) -> None:
     done = export_replies(store, run, file)
     if done.redacted:
-        cases = ", ".join(list(done.redacted_cases)[:5]) + (", …" if len(done.redacted_cases) > 5 else "")
+        cases = ", ".join(list(done.redacted_cases)[:5]) + (
+            ", …" if len(done.redacted_cases) > 5 else ""
+        )
         note(
             f"Warning: {describe_counts(done.redacted)} in answers to {counted(len(done.redacted_cases), 'case')}"
             f" ({cases}). On replay, these graded answers differ from the original ones."

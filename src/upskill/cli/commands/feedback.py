@@ -7,7 +7,12 @@ from upskill.cli.console import check_writable, note, show_json, to_json_text, w
 from upskill.cli.help import Command
 from upskill.cli.options import force_option, json_option, open_run, store_option
 from upskill.plain import counted
-from upskill.runs.results.feedback import MAX_NOTE, agreement_with_people, feedback_document, import_feedback
+from upskill.runs.results.feedback import (
+    MAX_NOTE,
+    agreement_with_people,
+    feedback_document,
+    import_feedback,
+)
 from upskill.runs.stores import Run, Store
 from upskill.sandboxes import printable
 
@@ -17,7 +22,12 @@ MAX_NAMED = 5
 @click.command("feedback", cls=Command)
 @click.argument("run", shell_complete=complete_runs)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("-o", "--output", metavar="FILE", help="Write all feedback on the run as feedback.json (- prints it).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write all feedback on the run as feedback.json (- prints it).",
+)
 @click.option(
     *("-m", "--student", "model"),
     default="",
@@ -64,7 +74,9 @@ def command(
     elif agreement:
         click.echo("\n".join(agreement.lines()))
     else:
-        note(f"No feedback yet on {stored.id}.\n  `upskill view {stored.id}` lets you mark its answers.")
+        note(
+            f"No feedback yet on {stored.id}.\n  `upskill view {stored.id}` lets you mark its answers."
+        )
 
 
 def _import(store: Store, run: Run, file: str, model: str) -> None:
@@ -75,7 +87,10 @@ def _import(store: Store, run: Run, file: str, model: str) -> None:
         (done.taken_back, f"{counted(done.taken_back, 'review')} withdrawn: no longer stored."),
         (done.cut, f"{counted(done.cut, 'note')} cut to the first {MAX_NOTE:,} characters."),
         (done.other_run, f"Left out: {counted(done.other_run, 'review')} of another run."),
-        (done.older, f"Left out: {counted(done.older, 'review')} older than the stored one for the same answer."),
+        (
+            done.older,
+            f"Left out: {counted(done.older, 'review')} older than the stored one for the same answer.",
+        ),
         (done.no_model, f"Left out, because {models}: {_names(done.no_model)}."),
         (done.unknown, f"Left out, because the run has no such answer: {_names(done.unknown)}."),
     ):

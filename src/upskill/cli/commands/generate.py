@@ -58,8 +58,12 @@ def command(**values: Any) -> None:
     """
     options = _Options(**values)
     if options.receipt and (options.no_eval or options.teacher == "extract"):
-        raise UsageError("--receipt needs an evaluation", "Drop --receipt, or let upskill evaluate the skill.")
-    nothing_given = not any((options.sources, options.examples, options.tools, options.tests, options.handoff))
+        raise UsageError(
+            "--receipt needs an evaluation", "Drop --receipt, or let upskill evaluate the skill."
+        )
+    nothing_given = not any(
+        (options.sources, options.examples, options.tools, options.tests, options.handoff)
+    )
     if nothing_given and options.task and can_ask(options):
         source = click.prompt(
             "A document, trace or folder to write it from (press Enter for none; the result will be untested)",
@@ -82,12 +86,18 @@ def _prove(options: _Options, generated: Generated, student: str) -> None:
     from upskill.cli.commands.eval import prove  # noqa: PLC0415 - only where a receipt is asked for
     from upskill.cli.eval_options import EvalOptions  # noqa: PLC0415
 
-    shared = {each.name for each in (*fields(StudentOptions), *fields(CommandOptions))} | {"judge", "tests"}
+    shared = {each.name for each in (*fields(StudentOptions), *fields(CommandOptions))} | {
+        "judge",
+        "tests",
+    }
     values: dict[str, Any] = {
-        name: getattr(options, name) for name in shared & {each.name for each in fields(EvalOptions)}
+        name: getattr(options, name)
+        for name in shared & {each.name for each in fields(EvalOptions)}
     }
     if options.max_cost is not None:
-        values["max_cost"] = max(0.0, options.max_cost - sum(use.cost_usd or 0.0 for use in generated.spent.values()))
+        values["max_cost"] = max(
+            0.0, options.max_cost - sum(use.cost_usd or 0.0 for use in generated.spent.values())
+        )
     values |= {"skill": str(generated.folder), "students": (student,), "fresh": False}
     prove(EvalOptions(**values))
 
@@ -100,7 +110,9 @@ def can_ask(options: CommandOptions) -> bool:
 def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
     """Show events on standard error until the work is done. `further_cost` is what the estimate leaves out."""
     without = " without --fresh" if getattr(options, "fresh", False) else ""
-    interrupted = f"interrupted. Everything so far is saved. Run the same command again{without} to continue."
+    interrupted = (
+        f"interrupted. Everything so far is saved. Run the same command again{without} to continue."
+    )
     bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "")
     steps, tell = count(1), options.tell
 
@@ -116,16 +128,22 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
 
     def ask(question: str) -> str:
         with bar.display.asking():
-            click.echo(f"The teacher asks: {question}\nAnswer (press Enter to skip): ", nl=False, err=True)
+            click.echo(
+                f"The teacher asks: {question}\nAnswer (press Enter to skip): ", nl=False, err=True
+            )
             return sys.stdin.readline()  # empty at the end of a pipe
 
     def attempt_started(number: int, plan: Plan) -> None:
         version = f" (version {number}, {counted(len(plan.suite.cases), 'train case')})"
-        attempt = "" if plan.suite.held_out else version  # without a search all cases are run at once
+        attempt = (
+            "" if plan.suite.held_out else version
+        )  # without a search all cases are run at once
         tell(f"Evaluating on {plan.models[0].name}...{attempt}")
 
     def held_out_started(plan: Plan) -> None:
-        tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
+        tell(
+            f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)"
+        )
 
     def step(step: Step) -> None:
         if step.kind == "tool":
@@ -136,7 +154,9 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         result=bar.result,
         message=tell,
         reading=bar.reading,
-        estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}{further_cost}"),
+        estimate=lambda expected: confirm_cost(
+            options, expected, f"up to {expected.words}{further_cost}"
+        ),
         attempt_started=attempt_started,
         attempt_ended=lambda attempt: tell(report.attempt_line(attempt)),
         duel_started=duel_started,

@@ -23,7 +23,13 @@ from upskill.traces.sessions import find_trace
 
 @click.command("import", cls=Command)
 @click.argument("file", type=click.Path())
-@click.option("-o", "--output", default="", metavar="FILE", help="Where to write the suite (default: standard output).")
+@click.option(
+    "-o",
+    "--output",
+    default="",
+    metavar="FILE",
+    help="Where to write the suite (default: standard output).",
+)
 @click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
 def command(file: str, output: str, force: bool) -> None:
     """Convert the test cases in FILE into a suite, and say what was carried over, changed and left out.
@@ -46,7 +52,8 @@ def command(file: str, output: str, force: bool) -> None:
         raise (_is_session(file) or error) from None
     if suite.notes is None and is_ours(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
         click.echo(
-            f"{file}: already a suite, with {counted(len(suite.cases), 'case')}. Nothing to import.", err=not output
+            f"{file}: already a suite, with {counted(len(suite.cases), 'case')}. Nothing to import.",
+            err=not output,
         )
         return
     text = as_yaml(suite)
@@ -62,9 +69,14 @@ def command(file: str, output: str, force: bool) -> None:
 
 def _import_kernelbench(folder: Path, output: str, force: bool) -> None:
     if not output:
-        raise UsageError("KernelBench problems are written as a folder, with a suite and its tasks", "Add -o FOLDER.")
+        raise UsageError(
+            "KernelBench problems are written as a folder, with a suite and its tasks",
+            "Add -o FOLDER.",
+        )
     display = display_of_command(quiet=False)
-    problems = import_problems(folder, lambda name: display.doing("running problems on the CPU", name))
+    problems = import_problems(
+        folder, lambda name: display.doing("running problems on the CPU", name)
+    )
     display.stop()
     for name, text in {"suite.yaml": problems.suite, **problems.tasks}.items():
         write_file(str(Path(output) / name), text, overwrite=force, private=False)

@@ -19,8 +19,12 @@ WORKFLOW = ".github/workflows/upskill.yaml"
 
 @click.command("init", cls=Command)
 @click.argument("place", metavar="[NAME]", default="")
-@click.option("--description", default="", help="What the skill does, then when to use it.", metavar="TEXT")
-@click.option("--ci", is_flag=True, help=f"Also write {WORKFLOW}, which tests the skill when it changes.")
+@click.option(
+    "--description", default="", help="What the skill does, then when to use it.", metavar="TEXT"
+)
+@click.option(
+    "--ci", is_flag=True, help=f"Also write {WORKFLOW}, which tests the skill when it changes."
+)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 def command(place: str, description: str, ci: bool, yes: bool) -> None:
     """Start a skill in the folder NAME: SKILL.md, test cases that already run, trigger queries and editor schemas.
@@ -44,13 +48,21 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
         hint = "Choose another folder: upskill init NAME. To test a skill that you have in CI, use --ci."
         raise UsageError(f"{place}: already exists", hint)
     if ask:
-        description = description or click.prompt("What it does, then when to use it", default=DESCRIPTION)
+        description = description or click.prompt(
+            "What it does, then when to use it", default=DESCRIPTION
+        )
         ci = ci or click.confirm(f"Write {WORKFLOW} too?", default=False)
-    named = folder.as_posix() if folder.is_absolute() or ".." in folder.parts else f"./{folder.as_posix()}"
+    named = (
+        folder.as_posix()
+        if folder.is_absolute() or ".." in folder.parts
+        else f"./{folder.as_posix()}"
+    )
     name = folder.resolve().name
     problems = Skill.new(name, description or DESCRIPTION, "An example.").problems()
     if wrong := next((problem for problem in problems if problem.level == "error"), None):
-        raise UsageError(f"{named}: {wrong.message}", "Use lowercase letters, digits and single dashes.")
+        raise UsageError(
+            f"{named}: {wrong.message}", "Use lowercase letters, digits and single dashes."
+        )
     for path, text in skill_files(name, named, description).items():
         write_file(str(folder / path), text, overwrite=False, private=False)
     click.echo(f"wrote {folder.as_posix()}/")
@@ -72,15 +84,21 @@ def _write_workflow(folder: Path) -> None:
         write_file(str(file), text, overwrite=False, private=False)
         click.echo(f"wrote {file}")
         if TO_DO in text:
-            note(f"upskill was installed from a path on this machine. In {file}, fill in where CI can get it.")
+            note(
+                f"upskill was installed from a path on this machine. In {file}, fill in where CI can get it."
+            )
         return
     before = file.read_text(encoding="utf-8")
     tested = re.search(r"upskill ci (.+) --yes", before)
     if tested and any(Path(skill).is_relative_to(each) for each in tested[1].split()):
         click.echo(f"kept {file}")
         return
-    after, triggers = re.subn(r"^( +paths: \[.+)\]$", rf'\1, "{skill}/**"]', before, count=1, flags=re.MULTILINE)
-    after, steps = re.subn(r"run: upskill (?:validate|ci).*?(?= --|$)", rf"\g<0> {skill}", after, flags=re.MULTILINE)
+    after, triggers = re.subn(
+        r"^( +paths: \[.+)\]$", rf'\1, "{skill}/**"]', before, count=1, flags=re.MULTILINE
+    )
+    after, steps = re.subn(
+        r"run: upskill (?:validate|ci).*?(?= --|$)", rf"\g<0> {skill}", after, flags=re.MULTILINE
+    )
     if (triggers, steps) == (1, 2):
         write_file(str(file), after, private=False)
         click.echo(f"added {skill} to {file}")

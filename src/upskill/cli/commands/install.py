@@ -27,17 +27,34 @@ from upskill.skills.lock import LOCK, find_locked, lock_note, update_lock
     help=f"One of: {', '.join(TARGETS)}.",
     shell_complete=complete_targets,
 )
-@click.option("--global", "user_wide", is_flag=True, help="For all of your projects instead of this one.")
-@click.option("--project", type=click.Path(), default=".", help="The project's folder (default: the current one).")
+@click.option(
+    "--global", "user_wide", is_flag=True, help="For all of your projects instead of this one."
+)
+@click.option(
+    "--project",
+    type=click.Path(),
+    default=".",
+    help="The project's folder (default: the current one).",
+)
 @click.option(
     "--force",
     is_flag=True,
     help="Replace the installed copy even if it was edited; the old one is moved to .upskill-kept/.",
 )
-@click.option("--with-evals", is_flag=True, help="Also copy evals/ and the other files that only upskill reads.")
+@click.option(
+    "--with-evals",
+    is_flag=True,
+    help="Also copy evals/ and the other files that only upskill reads.",
+)
 @json_option
 def command(
-    skill: str, agent: str, user_wide: bool, project: str, force: bool, with_evals: bool, as_json: bool
+    skill: str,
+    agent: str,
+    user_wide: bool,
+    project: str,
+    force: bool,
+    with_evals: bool,
+    as_json: bool,
 ) -> None:
     """Copy SKILL, without its tests, to where an agent looks for skills. Warns if no stored run shows that it helps.
 
@@ -49,19 +66,31 @@ def command(
     upskill install ./skills/my-skill --to codex --global  into ~/.agents/skills
     """
     target = find_target(agent)
-    folder = Path.home() / target.user_skills if user_wide else Path(project) / target.project_skills
+    folder = (
+        Path.home() / target.user_skills if user_wide else Path(project) / target.project_skills
+    )
     is_archive = skill.lower().endswith(SUFFIXES) and Path(skill).is_file()
     loaded = load_archive(skill) if is_archive else Skill.load(skill)
     done = install(loaded, folder, force=force, with_evals=with_evals)
     if (told := lock_note(done.folder)) and (locked := find_locked(done.folder)):
         is_updated = loaded.folder is not None and update_lock(locked, loaded.folder)
-        note(f"{locked.project / LOCK} now lists {loaded.folder} as the skill's source." if is_updated else told)
+        note(
+            f"{locked.project / LOCK} now lists {loaded.folder} as the skill's source."
+            if is_updated
+            else told
+        )
     with find_project_store(None) or nullcontext() as store:
         verdicts = last_verdicts(store, loaded)
     proven = any(map(is_proven, verdicts))
     if as_json:
         previous = str(done.kept) if done.kept else None
-        row = {"agent": agent, "folder": str(done.folder), "done": done.status, "kept": previous, "proven": proven}
+        row = {
+            "agent": agent,
+            "folder": str(done.folder),
+            "done": done.status,
+            "kept": previous,
+            "proven": proven,
+        }
         show_json(row)
         return
     click.echo(f"{done.status}: {done.folder}")
@@ -70,4 +99,6 @@ def command(
     if not proven:
         said = f" ({'; '.join(map(row_in_words, verdicts))})" if verdicts else ""
         measure = f"`upskill eval {skill}` measures it."
-        note(f"Unproven: no run in this project's store shows that this skill helps{said}. {measure}")
+        note(
+            f"Unproven: no run in this project's store shows that this skill helps{said}. {measure}"
+        )

@@ -24,7 +24,9 @@ from upskill.skills.lock import LOCK, find_locked, lock_note
 
 @click.command("list", cls=Command)
 @click.argument("path", required=False, type=click.Path())
-@click.option("-d", "--dir", "folder", metavar="DIR", hidden=True)  # upstream's; elsewhere -d is the folder of runs
+@click.option(
+    "-d", "--dir", "folder", metavar="DIR", hidden=True
+)  # upstream's; elsewhere -d is the folder of runs
 @click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log.")
 @json_option
 def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -> None:
@@ -59,7 +61,9 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
                     "folder": str(skill.folder),
                     "tokens": skill.tokens,
                     "state": _state(skill, rows),
-                    "as_locked": locked.is_unchanged if (locked := find_locked(str(skill.folder))) else None,
+                    "as_locked": locked.is_unchanged
+                    if (locked := find_locked(str(skill.folder)))
+                    else None,
                     "verdicts": rows,
                     "fingerprint": skill.fingerprint,
                     "files": [file.path for file in skill.files],
@@ -73,7 +77,9 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
         for skill, rows in zip(skills, verdicts, strict=True):
             where = f"  {escape(str(skill.folder))}" if names[skill.name] > 1 else ""
             state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill, rows)) else ""
-            branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{where}{state}")
+            branch = tree.add(
+                f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{where}{state}"
+            )
             branch.add(escape(" ".join(skill.description.split())))
             branch.add(escape("; ".join(map(_verdict, rows)) or "not evaluated yet"))
             if lock_note(str(skill.folder)):
@@ -94,7 +100,9 @@ def _skills_here() -> list[Path]:
 
 
 def _verdict(row: dict[str, Any]) -> str:
-    since = [f"its {part}" for part in row["changed"] if part != "skill"]  # which the row says itself
+    since = [
+        f"its {part}" for part in row["changed"] if part != "skill"
+    ]  # which the row says itself
     return row_in_words(row) + (f" ({listed(since)} changed since)" if since else "")
 
 

@@ -38,7 +38,9 @@ class MatrixOptions(PlansOptions):
         metavar="AGENT",
     )
     repeats: int | None = rounds_option("How many rounds the test of a pair may take (default 24).")
-    tolerance: float = tolerance_option(10.0, "activation a skill may lose on the requests in question")
+    tolerance: float = tolerance_option(
+        10.0, "activation a skill may lose on the requests in question"
+    )
     report: str | None = option(
         "--report",
         default=None,
@@ -48,9 +50,14 @@ class MatrixOptions(PlansOptions):
 
     def searches(self) -> list[Matrix]:
         if self.catalog and self.agent != "tools":
-            raise UsageError(f"{self.agent} shortens descriptions itself", "Drop --catalog, or use --agent tools.")
+            raise UsageError(
+                f"{self.agent} shortens descriptions itself",
+                "Drop --catalog, or use --agent tools.",
+            )
         skills = {skill.folder: skill for skill in load_skills(self.folders)}
-        settings = MatrixSettings(catalog=self.catalog or "", tolerance=self.tolerance / 100, repeats=self.repeats)
+        settings = MatrixSettings(
+            catalog=self.catalog or "", tolerance=self.tolerance / 100, repeats=self.repeats
+        )
         options = replace(self.plan_options, distractors=load_skills(self.with_skills))
         students = choose_students(self.students, self.settings, self.tell)
         return [Matrix(tuple(skills.values()), name, settings, options) for name in students]
@@ -79,7 +86,10 @@ def command(**values: Any) -> None:
     options.show({"students": [each.to_dict() for each in matrices]}, render(matrices))
     if options.report:
         is_picture = options.report.endswith(".svg")
-        write_file(options.report, shadow_map(matrices[0].to_dict()) if is_picture else render_page(matrices))
+        write_file(
+            options.report,
+            shadow_map(matrices[0].to_dict()) if is_picture else render_page(matrices),
+        )
         note(f"Wrote {options.report}.")
 
 
@@ -89,5 +99,7 @@ async def _run(options: MatrixOptions, searches: list[Matrix]) -> list[Matrix]:
         for plan in (plan for search in searches for plan in search.plans.values()):
             first = replace(plan, runs=min(FIRST_ROUNDS, options.repeats or FIRST_ROUNDS))
             expected += estimate_runs(first, first.trials(), engine.models.context.prices)
-        confirm_cost(options, expected, f"up to {expected.words} to begin with; more if skills take requests")
+        confirm_cost(
+            options, expected, f"up to {expected.words} to begin with; more if skills take requests"
+        )
         return [await search.run(engine) for search in searches]

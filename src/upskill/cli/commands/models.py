@@ -12,7 +12,12 @@ from upskill.cli.options import CommandOptions, json_option, quiet_option
 from upskill.errors import UsageError
 from upskill.models.addresses import ALIASES, COMMANDS
 from upskill.models.embedded.capacity import measured_speed
-from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS, LocalModel, find_local_model
+from upskill.models.embedded.local_models import (
+    DEFAULT_LOCAL_MODEL,
+    LOCAL_MODELS,
+    LocalModel,
+    find_local_model,
+)
 from upskill.models.embedded.weight_files import bytes_on_disk, weights_path, weights_state
 from upskill.models.endpoints import ENDPOINTS
 from upskill.reports.layout import FittedTable, Paragraph
@@ -48,7 +53,9 @@ def command(context: click.Context, as_json: bool) -> None:
         }
         for row in LOCAL_MODELS.values()
     ]
-    table = FittedTable(rows, left=("Name", "License", "State", "Good for"), spare=("License", "Memory"), indent=0)
+    table = FittedTable(
+        rows, left=("Name", "License", "State", "Good for"), spare=("License", "Memory"), indent=0
+    )
     lines = (
         "Memory: for one server with a full context. More servers share its weights.",
         "Speed: tokens written per second on this machine, once measured.",

@@ -28,9 +28,19 @@ MAX_SHOWN = 5
     default=".",
     help="The folder to write to (default: .), or the file, if only one is written.",
 )
-@click.option("--plugin", metavar="NAME", help="One plugin NAME.zip with all SKILLs, for every agent with plugins.")
-@click.option("--index", "as_index", is_flag=True, help="A .well-known/agent-skills folder for a website.")
-@click.option("--with-evals", is_flag=True, help="Also pack evals/ and the other files that only upskill reads.")
+@click.option(
+    "--plugin",
+    metavar="NAME",
+    help="One plugin NAME.zip with all SKILLs, for every agent with plugins.",
+)
+@click.option(
+    "--index", "as_index", is_flag=True, help="A .well-known/agent-skills folder for a website."
+)
+@click.option(
+    "--with-evals",
+    is_flag=True,
+    help="Also pack evals/ and the other files that only upskill reads.",
+)
 @click.option("--force", is_flag=True, help="Overwrite files that upskill did not write.")
 @json_option
 def command(
@@ -63,11 +73,17 @@ def command(
     elif plugin:
         files = [SkillFile(f"{plugin}.zip", zip_files(plugin_files(packed, plugin)))]
     else:
-        files = [SkillFile(f"{one.skill.name}.skill", zip_files(one.below(one.skill.name))) for one in packed]
+        files = [
+            SkillFile(f"{one.skill.name}.skill", zip_files(one.below(one.skill.name)))
+            for one in packed
+        ]
     target = Path(folder)
     is_file = target.suffix in (".skill", ".zip") and not target.is_dir()
     if is_file and (as_index or len(files) > 1):
-        raise UsageError(f"{folder}: -o must be a folder here", "Leave out the file extension, or pack a single skill.")
+        raise UsageError(
+            f"{folder}: -o must be a folder here",
+            "Leave out the file extension, or pack a single skill.",
+        )
     paths = [target if is_file else target / file.path for file in files]
     for path in () if as_index else paths:
         check_ours(path, force=force)
@@ -86,4 +102,6 @@ def command(
     if names := list(dict.fromkeys(path for left in left_out.values() for path in left)):
         more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
         skills_named = "" if len(packed) == 1 else f" of {counted(len(left_out), 'skill')}"
-        note(f"Left out{skills_named}: {', '.join(names[:MAX_SHOWN])}{more}. Use --with-evals to pack them too.")
+        note(
+            f"Left out{skills_named}: {', '.join(names[:MAX_SHOWN])}{more}. Use --with-evals to pack them too."
+        )

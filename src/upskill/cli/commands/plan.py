@@ -20,7 +20,12 @@ from upskill.reports.layout import plain_table
 from upskill.reports.view import row_in_words
 from upskill.runs.planning.options import choose_students
 from upskill.runs.planning.plan import PlanOptions, make_plan
-from upskill.runs.planning.sample_size import LiftToDetect, SampleSizes, sample_sizes, sample_sizes_without_suite
+from upskill.runs.planning.sample_size import (
+    LiftToDetect,
+    SampleSizes,
+    sample_sizes,
+    sample_sizes_without_suite,
+)
 from upskill.runs.stores import find_store
 from upskill.settings import Settings
 from upskill.skills import Skill
@@ -35,7 +40,9 @@ from upskill.suites import Suite
               help="The chance of detecting a lift of that size.")  # fmt: skip
 @click.option("--baseline", type=FiniteRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
               help="The pass rate without the skill, if no stored run shows it.")  # fmt: skip
-@click_options(EvalOptions, "students", "base_url", "tests", "judge", "concurrency", "store", "as_json")
+@click_options(
+    EvalOptions, "students", "base_url", "tests", "judge", "concurrency", "store", "as_json"
+)
 def command(
     skill: str | None,
     detect: float,
@@ -70,25 +77,51 @@ def command(
     with find_store(store or settings.store) or nullcontext() as opened:
         if suite is None:
             addresses = [resolve(name, base_url, find_keys()) for name in names]
-            results = list(sample_sizes_without_suite(addresses, target, opened, loaded.name if loaded else "", lanes))
+            results = list(
+                sample_sizes_without_suite(
+                    addresses, target, opened, loaded.name if loaded else "", lanes
+                )
+            )
         else:
             judged = any(named.check.needs_judge for case in suite.cases for named in case.checks)
             if judged and not judge:
                 notes.append("Cost: without the judge. Choose one with --judge.")
             # The embedded model costs nothing, so the estimate is that of the students alone.
-            stand_in = Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
-            plan = make_plan(loaded or stand_in, suite, names, PlanOptions(base_url=base_url, judge=judge or "local"))
-            results = list(sample_sizes(plan, target, opened, ModelContext.load(settings).prices, lanes))
+            stand_in = Skill.new(
+                "skill",
+                "Does things. Use it when things are to be done.",
+                "Words of a skill. " * 300,
+            )
+            plan = make_plan(
+                loaded or stand_in,
+                suite,
+                names,
+                PlanOptions(base_url=base_url, judge=judge or "local"),
+            )
+            results = list(
+                sample_sizes(plan, target, opened, ModelContext.load(settings).prices, lanes)
+            )
         seen = {row["model"]: row for row in (last_verdicts(opened, loaded) if loaded else ())}
     if as_json:
         sizes = [_to_json(sizes) | {"last_verdict": seen.get(sizes.model)} for sizes in results]
         name = loaded.name if loaded else None
-        show_json({"skill": name, "detect": target.lift, "chance": target.chance, "models": sizes, "notes": notes})
+        show_json(
+            {
+                "skill": name,
+                "detect": target.lift,
+                "chance": target.chance,
+                "models": sizes,
+                "notes": notes,
+            }
+        )
         return
     for sizes in results:
         if row := seen.get(sizes.model):
             show(Text(f"Last verdict: {row_in_words(row)}."))
-        show(*_render(sizes, f"a lift of {detect:g} points {chance:g}% of the time"), *map(Text, notes))
+        show(
+            *_render(sizes, f"a lift of {detect:g} points {chance:g}% of the time"),
+            *map(Text, notes),
+        )
 
 
 def _to_json(estimate: SampleSizes) -> dict[str, Any]:
@@ -109,7 +142,8 @@ def _to_json(estimate: SampleSizes) -> dict[str, Any]:
                 "trials": size.trials,
                 "cost_usd": size.cost_usd and [round(bound, 4) for bound in size.cost_usd],
                 "seconds": [round(bound) for bound in size.seconds],
-                "chance_with_your_cases": size.chance_with_suite and round(size.chance_with_suite, 3),
+                "chance_with_your_cases": size.chance_with_suite
+                and round(size.chance_with_suite, 3),
             }
             for size in estimate.sizes
         ],
@@ -134,7 +168,11 @@ def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
         if estimate.unused != estimate.cases:
             at_hand += f"; {estimate.unused} of them count (near-duplicates count once; used cases cannot show a gain)"
     shortest, longest = (round(bound, 2) for bound in estimate.seconds_per_trial)
-    at_once = f"{estimate.concurrency} trials at a time" if estimate.concurrency > 1 else "one trial at a time"
+    at_once = (
+        f"{estimate.concurrency} trials at a time"
+        if estimate.concurrency > 1
+        else "one trial at a time"
+    )
     pace = f"{at_once}, assuming {shortest:g} to {longest:g} s each (no stored run yet)."
     if estimate.is_timed:
         pace = f"{at_once}, {shortest:g} s each in the stored run."
@@ -142,7 +180,9 @@ def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
         Text(f"{estimate.model}: to detect {target}, based on {source}:\n"),
         table,
         Text(f"\nTime: {pace}"),
-        Text(f"{at_hand}. Repeats average out chance within a case; beyond about five, only more cases help.\n"),
+        Text(
+            f"{at_hand}. Repeats average out chance within a case; beyond about five, only more cases help.\n"
+        ),
     ]
 
 

@@ -45,7 +45,9 @@ class _Options:
         "-m", "--student", default=(), help="Only this student; repeatable.", metavar="MODEL"
     )
     by: Literal["cost", "tokens"] | None = option(
-        "--by", default=None, help="The x axis of pareto (default: cost if anything was paid, else tokens)."
+        "--by",
+        default=None,
+        help="The x axis of pareto (default: cost if anything was paid, else tokens).",
     )
     theme: Literal["auto", "light", "dark"] = option(
         "--theme",
@@ -53,9 +55,17 @@ class _Options:
         help="auto follows the reader's system; in a PNG it is light.",
         show_default=True,
     )
-    force: bool = option("--force", default=False, help="Overwrite a file that upskill did not write.")
+    force: bool = option(
+        "--force", default=False, help="Overwrite a file that upskill did not write."
+    )
     width: int = option(
-        "--width", default=720, help="How wide to draw it.", metavar="PX", minimum=320, maximum=4000, show_default=True
+        "--width",
+        default=720,
+        help="How wide to draw it.",
+        metavar="PX",
+        minimum=320,
+        maximum=4000,
+        show_default=True,
     )
 
     def kinds_for(self, run: Run) -> list[str]:
@@ -70,7 +80,10 @@ class _Options:
     def files(self, run: Run, kinds: Sequence[str]) -> list[str]:
         if self.output == "-":
             if len(kinds) > 1:
-                raise UsageError(f"{len(kinds)} pictures cannot all go to standard output", "Choose a folder with -o.")
+                raise UsageError(
+                    f"{len(kinds)} pictures cannot all go to standard output",
+                    "Choose a folder with -o.",
+                )
             return ["-"]
         path = Path(self.output or ".")
         if path.is_dir() or (path.suffix == "" and len(kinds) > 1):
@@ -79,7 +92,10 @@ class _Options:
             hint = "Use a file name that ends in .svg or .png."
             raise UsageError(f"{path}: not a supported picture format", hint)
         else:
-            files = [str(path.with_stem(f"{path.stem}-{kind}") if len(kinds) > 1 else path) for kind in kinds]
+            files = [
+                str(path.with_stem(f"{path.stem}-{kind}") if len(kinds) > 1 else path)
+                for kind in kinds
+            ]
         for file in files:
             check_writable(file, force=self.force)
         return files
@@ -119,18 +135,24 @@ def _draw(options: _Options) -> None:
     with open_run(options.store, options.run or "last") as (store, run):
         for model in options.models:
             if model not in run.models:
-                raise UsageError(f"{run.id}: no model named {model!r}", did_you_mean(model, run.models))
+                raise UsageError(
+                    f"{run.id}: no model named {model!r}", did_you_mean(model, run.models)
+                )
         kinds = options.kinds_for(run)
         files = options.files(run, kinds)
         evaluation = evaluation_of(store, run)
     document = to_dict(evaluation)
     if options.models:
-        document["models"] = [model for model in document["models"] if model["model"] in options.models]
+        document["models"] = [
+            model for model in document["models"] if model["model"] in options.models
+        ]
     scored, errored, trials = run.passed + run.failed, run.errored, counted(run.trials, "trial")
     missing: list[str] = []  # what a picture leaves out
     if scored + errored < run.trials:
         also = f", {errored:,} errored" if errored else ""
-        missing = [f"Not finished: {scored:,} of {trials} scored{also}. Run the same eval again to continue."]
+        missing = [
+            f"Not finished: {scored:,} of {trials} scored{also}. Run the same eval again to continue."
+        ]
     elif errored:
         missing = [f"{errored:,} of {trials} errored and are not counted."]
     for line in missing:
@@ -157,12 +179,22 @@ def _draw(options: _Options) -> None:
 
 
 def _picture(
-    kind: str, document: Mapping[str, Any], evaluation: Evaluation, options: PictureOptions, by: Unit | None
+    kind: str,
+    document: Mapping[str, Any],
+    evaluation: Evaluation,
+    options: PictureOptions,
+    by: Unit | None,
 ) -> str:
     if kind == "heat-map":
         models = {model["model"] for model in document["models"]}
-        cells = pictures.cells_of(outcome for outcome in evaluation.outcomes if outcome.model in models)
+        cells = pictures.cells_of(
+            outcome for outcome in evaluation.outcomes if outcome.model in models
+        )
         return pictures.heat_map(document, cells, options, cases=list(evaluation.plan.suite.by_id))
     if kind == "pareto":
         return pictures.pareto(document, options, by=by)
-    return pictures.lift_forest(document, options) if kind == "forest" else pictures.pass_rates(document, options)
+    return (
+        pictures.lift_forest(document, options)
+        if kind == "forest"
+        else pictures.pass_rates(document, options)
+    )

@@ -25,9 +25,17 @@ HARMLESS = {HOME, "email"}  # what redaction takes out, and what a skill may wel
 @click.argument("skill", type=click.Path())
 @click.argument("address", metavar="hf:ORG/NAME")
 @click.option("--private", is_flag=True, help="If the repository is new, make it private.")
-@click.option("--with-evals", is_flag=True, help="Also push evals/ and the other files that only upskill reads.")
-@click.option("--unproven", is_flag=True, help="Push even if there is no evidence that the skill helps.")
-@click.option("--with-secrets", is_flag=True, help="Push even if something in it looks like a secret.")
+@click.option(
+    "--with-evals",
+    is_flag=True,
+    help="Also push evals/ and the other files that only upskill reads.",
+)
+@click.option(
+    "--unproven", is_flag=True, help="Push even if there is no evidence that the skill helps."
+)
+@click.option(
+    "--with-secrets", is_flag=True, help="Push even if something in it looks like a secret."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would change there.")
 @json_option
 def command(

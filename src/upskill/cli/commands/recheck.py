@@ -68,7 +68,9 @@ def command(**values: Any) -> None:
 
 def _plan(options: RecheckOptions, store: Store) -> Iterator[Rechecked]:
     students = choose_students(options.students, options.settings, options.tell)
-    folders = dict.fromkeys(folder for root in options.folders or (".",) for folder in find_skills(root))
+    folders = dict.fromkeys(
+        folder for root in options.folders or (".",) for folder in find_skills(root)
+    )
     for folder in folders:
         try:
             skill = Skill.load(folder)
@@ -90,7 +92,9 @@ async def _recheck(options: RecheckOptions, store: Store, library: Sequence[Rech
     progress = RunProgress(quiet=options.silent)
     models = options.open_models(store, progress)
     plans = [each.plan for each in library if each.plan]
-    in_all = sum((estimate(plan, plan.trials(), models.context.prices) for plan in plans), CostEstimate())
+    in_all = sum(
+        (estimate(plan, plan.trials(), models.context.prices) for plan in plans), CostEstimate()
+    )
     confirm_cost(options, in_all, f"at most {in_all.words}; less if fewer rounds are enough")
     measure = options.measurer(store, models, progress, progress.started)
     recheck = Recheck(store, measure, options.tolerance / 100, options.tell)
@@ -102,7 +106,9 @@ async def _recheck(options: RecheckOptions, store: Store, library: Sequence[Rech
     return recheck
 
 
-def _write_reports(options: RecheckOptions, store: Store, recheck: Recheck, library: Sequence[Rechecked]) -> None:
+def _write_reports(
+    options: RecheckOptions, store: Store, recheck: Recheck, library: Sequence[Rechecked]
+) -> None:
     summary = render_markdown(recheck, library)
     if options.as_json:
         show_json({"halted": recheck.halted or None, "skills": list(map(_to_dict, library))})

@@ -18,7 +18,9 @@ from upskill.runs.stores import Run, Store
 
 @click.command("report", cls=Command)
 @click.argument("run", default="last", shell_complete=complete_runs)
-@click.option("-o", "--output", metavar="FILE", help="Where to write it (default RUN.html here; - prints it).")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Where to write it (default RUN.html here; - prints it)."
+)
 @redact_option
 @force_option
 @store_option

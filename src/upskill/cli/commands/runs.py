@@ -10,7 +10,13 @@ from rich.text import Text
 
 from upskill.cli.console import check_writable, note, show, show_document, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import find_project_store, force_option, json_option, say_nothing_yet, store_option
+from upskill.cli.options import (
+    find_project_store,
+    force_option,
+    json_option,
+    say_nothing_yet,
+    store_option,
+)
 from upskill.errors import UsageError
 from upskill.plain import counted, dict_or_empty
 from upskill.reports.csv import render_rows
@@ -32,14 +38,35 @@ MAX_RUNS = 50  # that are shown at a time
 
 @click.command("runs", cls=Command)
 @store_option
-@click.option("-s", "--skill", "skills", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
-@click.option("-m", "--student", "models", multiple=True, metavar="MODEL", help="Only this student; repeatable.")
 @click.option(
-    "--metric", type=click.Choice(["success", "tokens"]), default="success", show_default=True, help="What to show."
+    "-s", "--skill", "skills", multiple=True, metavar="NAME", help="Only this skill; repeatable."
 )
-@click.option("--csv", "csv_file", metavar="PATH", help="Write a CSV file with a row per run and model (- prints it).")
 @click.option(
-    "--all", "every", is_flag=True, help=f"All runs, not only the latest {MAX_RUNS}, with the parts of searches."
+    "-m",
+    "--student",
+    "models",
+    multiple=True,
+    metavar="MODEL",
+    help="Only this student; repeatable.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["success", "tokens"]),
+    default="success",
+    show_default=True,
+    help="What to show.",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    metavar="PATH",
+    help="Write a CSV file with a row per run and model (- prints it).",
+)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help=f"All runs, not only the latest {MAX_RUNS}, with the parts of searches.",
 )
 @force_option
 @json_option
@@ -65,11 +92,18 @@ def command(
         elif csv_file:
             raise UsageError("no stored run to write", "`upskill eval SKILL` creates one.")
         else:
-            say_nothing_yet("no run is stored here", "`upskill eval SKILL` creates one; `upskill init` starts a skill.")
+            say_nothing_yet(
+                "no run is stored here",
+                "`upskill eval SKILL` creates one; `upskill init` starts a skill.",
+            )
         return
     with opened:
         whole = not (as_json or csv_file or every)
-        runs = (run for run in opened.runs(newest_first=True, whole=whole) if not skills or run.skill in skills)
+        runs = (
+            run
+            for run in opened.runs(newest_first=True, whole=whole)
+            if not skills or run.skill in skills
+        )
         if csv_file:
             _write_csv(opened, runs, models, csv_file, force=force)
             return
@@ -100,12 +134,18 @@ def _verdict_documents(store: Store, run: Run) -> list[Document]:
     if (reported := reported_verdicts(store, run)) is not None:
         return reported
     evaluation = evaluation_of(store, run)
-    triggered = {metrics.model: {"trigger": metrics.to_dict()} for metrics in trigger_metrics(evaluation)}
+    triggered = {
+        metrics.model: {"trigger": metrics.to_dict()} for metrics in trigger_metrics(evaluation)
+    }
     return [verdict.to_dict() | triggered.get(verdict.model, {}) for verdict in evaluation.verdicts]
 
 
-def _write_csv(store: Store, runs: Iterable[Run], models: Sequence[str], file: str, *, force: bool) -> None:
-    every = ((run, verdict) for run in list(runs)[::-1] for verdict in evaluation_of(store, run).verdicts)
+def _write_csv(
+    store: Store, runs: Iterable[Run], models: Sequence[str], file: str, *, force: bool
+) -> None:
+    every = (
+        (run, verdict) for run in list(runs)[::-1] for verdict in evaluation_of(store, run).verdicts
+    )
     rows = [(run, verdict) for run, verdict in every if not models or verdict.model in models]
     if file == "-":
         show_document(render_rows(rows))
@@ -155,10 +195,14 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
             if not arm["passed"] + arm["failed"]:
                 continue
             if metric == "success":
-                lines.append(Text(f"  {name:<{width}}{bar(arm['pass_rate'])} {percent(arm['pass_rate']):>5}"))
+                lines.append(
+                    Text(f"  {name:<{width}}{bar(arm['pass_rate'])} {percent(arm['pass_rate']):>5}")
+                )
             else:
                 mean = _tokens(arm)
-                lines.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens per task"))
+                lines.append(
+                    Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens per task")
+                )
         if verdict["reason"] == "isolation":
             lines.append(Text(f"  {INVALID}\n", style="bold red"))
             continue
@@ -185,12 +229,15 @@ def _limits(run: Run, verdict: Document) -> Iterator[str]:
 
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     """Skills by models, or a line per pair if there are too many models."""
-    by_rank = sorted(rows, key=lambda row: rank_of(row[0], row[1]["decision"]))  # the last one counts
+    by_rank = sorted(
+        rows, key=lambda row: rank_of(row[0], row[1]["decision"])
+    )  # the last one counts
     latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_rank}
     skills, models = (sorted(set(names)) for names in zip(*latest, strict=True))
     cells = {pair: _cell(run, verdict, metric) for pair, (run, verdict) in latest.items()}
     matrix = [
-        {"Skill": Text(skill)} | {model: cells.get((skill, model), Text("–")) for model in models} for skill in skills
+        {"Skill": Text(skill)} | {model: cells.get((skill, model), Text("–")) for model in models}
+        for skill in skills
     ]
     title = "Pass rate" if metric == "success" else "Tokens per task"
     pairs = [
@@ -211,7 +258,9 @@ def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
     if triggered := _triggered(verdict):
         return Text(triggered)
     suite = f"on {suite}" if (suite := run.plan.other_suite) else ""
-    limits = "".join(f", {limit}" for limit in (suite, limits_of(run, verdict["decision"])) if limit)
+    limits = "".join(
+        f", {limit}" for limit in (suite, limits_of(run, verdict["decision"])) if limit
+    )
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
     rates = before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict)))
@@ -224,7 +273,11 @@ def _triggered(verdict: Document) -> str:
     """The result of a trigger test, whose accuracy is no pass rate; empty for any other run, or an unfinished one."""
     if verdict.get("unfinished") or not (metrics := verdict.get("trigger")):
         return ""
-    shares = [f"{name} {percent(metrics[name]['value'])}" for name in ("recall", "accuracy") if metrics[name]]
+    shares = [
+        f"{name} {percent(metrics[name]['value'])}"
+        for name in ("recall", "accuracy")
+        if metrics[name]
+    ]
     return f"trigger test: {', '.join(shares) or 'nothing was scored'}"
 
 

@@ -44,17 +44,41 @@ PAGE = 40  # trials that are shown at a time
     help="Only this case: both arms side by side, or every step of agents that act.",
     shell_complete=complete_cases,
 )
-@click.option("-m", "--student", "model", metavar="MODEL", help="Only this student.", shell_complete=complete_models)
 @click.option(
-    "--failed", is_flag=True, help="Only trials with the skill that failed or errored; --arm chooses another arm."
+    "-m",
+    "--student",
+    "model",
+    metavar="MODEL",
+    help="Only this student.",
+    shell_complete=complete_models,
+)
+@click.option(
+    "--failed",
+    is_flag=True,
+    help="Only trials with the skill that failed or errored; --arm chooses another arm.",
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), help="Only this arm.")
-@click.option("--checks", is_flag=True, help="Only how often each check passes, by model and arm, with its interval.")
-@click.option("--bugs", is_flag=True, help="Only the tracebacks of bugs in upskill, to report them.")
-@click.option("--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line.")
-@click.option("--worth", is_flag=True, help="RUN is a skill's folder: show what each block is worth to each student.")
 @click.option(
-    "--page", type=click.IntRange(min=1), metavar="N", help=f"Only the Nth {PAGE} trials (default: the first)."
+    "--checks",
+    is_flag=True,
+    help="Only how often each check passes, by model and arm, with its interval.",
+)
+@click.option(
+    "--bugs", is_flag=True, help="Only the tracebacks of bugs in upskill, to report them."
+)
+@click.option(
+    "--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line."
+)
+@click.option(
+    "--worth",
+    is_flag=True,
+    help="RUN is a skill's folder: show what each block is worth to each student.",
+)
+@click.option(
+    "--page",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Only the Nth {PAGE} trials (default: the first).",
 )
 @store_option
 @json_option
@@ -104,26 +128,37 @@ class ShowOptions:
     as_json: bool = False
 
     def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:
-        for what, name, known in (("case", self.case, run.plan.suite.by_id), ("model", self.model, run.models)):
+        for what, name, known in (
+            ("case", self.case, run.plan.suite.by_id),
+            ("model", self.model, run.models),
+        ):
             if name is not None and name not in known:
                 raise UsageError(f"{run.id}: no {what} named {name!r}", did_you_mean(name, known))
         arm = self.arm or ("skill" if self.failed else None)
         if arm and arm not in run.plan.arms:
-            raise UsageError(f"{run.id}: no arm named {arm!r}", f"It has {', '.join(run.plan.arms)}.")
+            raise UsageError(
+                f"{run.id}: no arm named {arm!r}", f"It has {', '.join(run.plan.arms)}."
+            )
         return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
 
 
-def render_page(store: Store, run: Run, options: ShowOptions) -> tuple[list[RenderableType], list[str]]:
+def render_page(
+    store: Store, run: Run, options: ShowOptions
+) -> tuple[list[RenderableType], list[str]]:
     """What to show, and notes on it."""
     number = options.page or 1
     # One more than fits a page, to see whether there is another page.
     results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
     if not results and number > 1:
-        raise UsageError(f"{run.id}: there is no page {number}", "Drop --page to see the first one.")
+        raise UsageError(
+            f"{run.id}: there is no page {number}", "Drop --page to see the first one."
+        )
     people = agreement_with_people(store, run)
     notes = [*mixed_snapshots(store.snapshots(run)), *(people.lines() if people else ())]
     parts: list[RenderableType] = [
-        *trials.render_heading(run, store.progress(run), store.leaks(run), notes, unfinished_models(store, run)),
+        *trials.render_heading(
+            run, store.progress(run), store.leaks(run), notes, unfinished_models(store, run)
+        ),
     ]
     if not (options.case or options.model or options.failed or options.arm or options.page):
         parts += [*details(evaluation_of(store, run)), Text("")]
@@ -131,13 +166,17 @@ def render_page(store: Store, run: Run, options: ShowOptions) -> tuple[list[Rend
     label = side_of(run)
     for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         stored = run.plan.suite.by_id[case]
-        parts += trials.render_case(stored, list(group), baseline, label=label, detailed=options.case is not None)
+        parts += trials.render_case(
+            stored, list(group), baseline, label=label, detailed=options.case is not None
+        )
     after: list[str] = []
     if options.failed and not results:
         which = f"in the {options.arm} arm" if options.arm else "with the skill"
         after.append(f"No trial {which} failed or errored.")
     if len(results) > PAGE:
-        after.append(f"This is page {number}, with {PAGE} trials. Use --page {number + 1} for the next one.")
+        after.append(
+            f"This is page {number}, with {PAGE} trials. Use --page {number + 1} for the next one."
+        )
     return parts, after
 
 
@@ -145,7 +184,9 @@ def _show_worth(skill: Skill, options: ShowOptions) -> None:
     with find_project_store(options.store) or nullcontext() as store:
         versions = list(store.candidates(skill.name)) if store else []
     same = [each for each in versions if each.fingerprint == skill.visible_hash]
-    longer = [each for each in versions if each.number in {made.parent for made in same}]  # before `distill --write`
+    longer = [
+        each for each in versions if each.number in {made.parent for made in same}
+    ]  # before `distill --write`
     for version in reversed(longer + same):
         rows: list[dict[str, Any]] = [dict(row) for row in version.verdict.get("worth", ())]
         for row in rows:
@@ -168,7 +209,9 @@ def _show_json(store: Store, run: Run, options: ShowOptions) -> None:
     head = f'"run": {to_json_text(run.id)},\n  "replayed": {replayed},\n  "plan": {plan}'
     click.echo(f'{{\n  {head},\n  "trials": [', nl=False)
     for number, result in enumerate(results):
-        click.echo(f"{',' if number else ''}\n    {to_json_text(result_to_json(result), 4)}", nl=False)
+        click.echo(
+            f"{',' if number else ''}\n    {to_json_text(result_to_json(result), 4)}", nl=False
+        )
     people = agreement_with_people(store, run)
     more = f',\n  "feedback": {to_json_text(people.to_dict())}' if people else ""
     click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')
@@ -178,23 +221,38 @@ def _show_checks(store: Store, run: Run, options: ShowOptions) -> None:
     unfinished = unfinished_models(store, run)
     if not options.as_json:
         for model, so_far in unfinished.items():
-            note(f"{run.id}: {model} is {so_far}. Its check pass rates are shown once all trials have run.")
-    results = (each for each in options.results(store, run, None) if each.trial.model not in unfinished)
+            note(
+                f"{run.id}: {model} is {so_far}. Its check pass rates are shown once all trials have run."
+            )
+    results = (
+        each for each in options.results(store, run, None) if each.trial.model not in unfinished
+    )
     rates = trials.check_rates(run.plan, results)
     if options.as_json:
         so_far = {model: asdict(each) for model, each in unfinished.items()}
-        show_json({"run": run.id, "checks": [rate.to_dict() for rate in rates], "unfinished": so_far})
+        show_json(
+            {"run": run.id, "checks": [rate.to_dict() for rate in rates], "unfinished": so_far}
+        )
         return
     if not rates and not unfinished:
         note(f"No trial in {run.id} was scored, so no check passed or failed.")
-    show(*trials.render_check_rates(rates, "reference skill" if run.plan.reference_skill else "baseline"))
+    show(
+        *trials.render_check_rates(
+            rates, "reference skill" if run.plan.reference_skill else "baseline"
+        )
+    )
 
 
 def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:
     versions = f"upskill {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    bugs = [(trial, redact(error), redact(traceback)) for trial, error, traceback in store.bugs(run)]
+    bugs = [
+        (trial, redact(error), redact(traceback)) for trial, error, traceback in store.bugs(run)
+    ]
     if as_json:
-        rows = [{**asdict(trial), "error": error, "traceback": traceback} for trial, error, traceback in bugs]
+        rows = [
+            {**asdict(trial), "error": error, "traceback": traceback}
+            for trial, error, traceback in bugs
+        ]
         show_json({"run": run.id, "versions": versions, "bugs": rows})
         return
     if not bugs:
@@ -202,7 +260,9 @@ def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:
         return
     click.echo(versions)
     for trial, error, traceback in bugs:
-        click.echo(f"\n{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}: {printable(error)}")
+        click.echo(
+            f"\n{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}: {printable(error)}"
+        )
         click.echo(printable(traceback.rstrip()))
 
 
@@ -210,14 +270,25 @@ def _show_sources(skill: Skill, *, as_json: bool) -> None:
     meta = Provenance.of(skill)
     if not meta.sources:
         raise UsageError(
-            f"{skill.folder}: the skill does not record where its lines come from", "`upskill generate` records it."
+            f"{skill.folder}: the skill does not record where its lines come from",
+            "`upskill generate` records it.",
         )
     own, count = own_lines(skill)
     lines = [(line.text, line.ids, line.is_own) for line in sourced_lines(skill)]
     untold = sum(line.is_untold for line in sourced_lines(skill))
     if as_json:
-        rows = [{"line": line, "evidence": list(ids), "own": is_own} for line, ids, is_own in lines if line.strip()]
-        show_json({"skill": skill.name, "lines": rows, "evidence": {k: dict(v) for k, v in meta.evidence.items()}})
+        rows = [
+            {"line": line, "evidence": list(ids), "own": is_own}
+            for line, ids, is_own in lines
+            if line.strip()
+        ]
+        show_json(
+            {
+                "skill": skill.name,
+                "lines": rows,
+                "evidence": {k: dict(v) for k, v in meta.evidence.items()},
+            }
+        )
         return
     for line, ids, is_own in lines:
         sources = f"  [{', '.join(ids)}]" if ids else ""
@@ -229,7 +300,11 @@ def _show_sources(skill: Skill, *, as_json: bool) -> None:
         show(Text.assemble((OWN_KNOWLEDGE, "yellow"), summary))
     if untold:
         have = "has" if untold == 1 else "have"
-        show(Text(f"{untold} of {counted(count, 'line')} {have} no source: from an older skill, or edited by hand."))
+        show(
+            Text(
+                f"{untold} of {counted(count, 'line')} {have} no source: from an older skill, or edited by hand."
+            )
+        )
     for name, row in meta.evidence.items():
         origin = f" ({row['from']})" if row.get("from") else ""
         text = f" {row.get('kind', '')}{origin}: {' '.join(row.get('text', '').split())}"

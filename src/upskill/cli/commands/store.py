@@ -10,7 +10,13 @@ import click
 
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Group
-from upskill.cli.options import click_options, json_option, open_existing_store, quiet_option, store_option
+from upskill.cli.options import (
+    click_options,
+    json_option,
+    open_existing_store,
+    quiet_option,
+    store_option,
+)
 from upskill.cli.progress import display_of_command
 from upskill.errors import UsageError
 from upskill.options import option
@@ -31,7 +37,9 @@ MAX_LISTED = 20  # runs
 
 def _age(text: str) -> timedelta:
     if not (parsed := re.fullmatch(r"(\d{1,6})([hdw])", text.strip().lower())):
-        raise click.BadParameter(f"{text!r} is not an age; use hours, days or weeks, such as 12h, 90d or 8w.")
+        raise click.BadParameter(
+            f"{text!r} is not an age; use hours, days or weeks, such as 12h, 90d or 8w."
+        )
     return timedelta(**{UNITS[parsed[2]]: int(parsed[1])})
 
 
@@ -99,16 +107,27 @@ class _PruneOptions:
     keep: int | None = option(
         "--keep", default=None, help="Keep the latest N runs of each skill.", metavar="N", minimum=0
     )
-    skill: str | None = option("-s", "--skill", default=None, help="Only runs of this skill.", metavar="NAME")
-    replies: bool = option(
-        "--replies", default=False, help="Also delete students' stored answers that no run uses anymore."
+    skill: str | None = option(
+        "-s", "--skill", default=None, help="Only runs of this skill.", metavar="NAME"
     )
-    dry_run: bool = option("--dry-run", default=False, help="Show what would be deleted, without deleting it.")
+    replies: bool = option(
+        "--replies",
+        default=False,
+        help="Also delete students' stored answers that no run uses anymore.",
+    )
+    dry_run: bool = option(
+        "--dry-run", default=False, help="Show what would be deleted, without deleting it."
+    )
     yes: bool = option("-y", "--yes", default=False, help="Do not ask.")
 
 
 @command.command("prune")
-@click.option("--older-than", type=_age, metavar="AGE", help="Delete runs started longer ago than this: 12h, 90d, 8w.")
+@click.option(
+    "--older-than",
+    type=_age,
+    metavar="AGE",
+    help="Delete runs started longer ago than this: 12h, 90d, 8w.",
+)
 @click_options(_PruneOptions)
 @store_option
 @json_option
@@ -127,7 +146,11 @@ def prune_command(**values: Any) -> None:
     if not chooses and not options.replies:
         raise UsageError("nothing selected to delete", "Use --older-than, --keep or --replies.")
     with open_existing_store(options.store) as store:
-        runs = choose_runs(store, options.skill, older_than=options.older_than, keep=options.keep) if chooses else []
+        runs = (
+            choose_runs(store, options.skill, older_than=options.older_than, keep=options.keep)
+            if chooses
+            else []
+        )
         for run in store.runs() if options.replies else ():
             if store.is_claimed(run):
                 hint = "Wait for it to finish, or drop --replies: its answers may be in use."
@@ -137,7 +160,13 @@ def prune_command(**values: Any) -> None:
             _list(runs, len(keys) if options.replies else None)
         if options.dry_run or not (runs or keys):
             if options.as_json:
-                show_json({"dry_run": options.dry_run, "runs": [run.id for run in runs], "replies": len(keys)})
+                show_json(
+                    {
+                        "dry_run": options.dry_run,
+                        "runs": [run.id for run in runs],
+                        "replies": len(keys),
+                    }
+                )
             return
         if not options.yes:
             if not sys.stdin.isatty():
@@ -149,11 +178,19 @@ def prune_command(**values: Any) -> None:
         done = prune(store, runs, keys)
     if options.as_json:
         counts = {"results": done.results, "replies": done.replies, "busy": list(done.busy)}
-        show_json({"dry_run": False, "runs": [run.id for run in runs if run.id not in done.busy], **counts})
+        show_json(
+            {
+                "dry_run": False,
+                "runs": [run.id for run in runs if run.id not in done.busy],
+                **counts,
+            }
+        )
         return
     for run_id in done.busy:
         note(f"{run_id} is in progress and was kept.")
-    note(f"Deleted {counted(done.runs, 'run')} with {counted(done.results, 'result')}, {_replies(done.replies)}.")
+    note(
+        f"Deleted {counted(done.runs, 'run')} with {counted(done.results, 'result')}, {_replies(done.replies)}."
+    )
 
 
 def _list(runs: list[Run], replies: int | None) -> None:

@@ -43,7 +43,10 @@ def command(**values: Any) -> None:
     except LessonFailed as error:
         if options.as_json:
             show_json(
-                {"lesson": report.lesson_to_json(error.recording, options.teacher_agent), "failed": error.message}
+                {
+                    "lesson": report.lesson_to_json(error.recording, options.teacher_agent),
+                    "failed": error.message,
+                }
             )
         note(f"upskill: no skill was written: {error.message}")
         note(f"  {error.hint}")
@@ -55,6 +58,8 @@ def command(**values: Any) -> None:
         else:
             click.echo(taught.recording.path)
         return
-    options.show(report.to_json(taught.generated) | {"lesson": lesson}, report.render(taught.generated))
+    options.show(
+        report.to_json(taught.generated) | {"lesson": lesson}, report.render(taught.generated)
+    )
     if taught.generated.has_failed:
         raise click.exceptions.Exit(3)

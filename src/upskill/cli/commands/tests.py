@@ -9,7 +9,14 @@ from typing import Any
 import click
 
 from upskill.authoring.material.material import Material, gather
-from upskill.authoring.saving.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite, own_suite
+from upskill.authoring.saving.provenance import (
+    EVALS,
+    SUITE,
+    Provenance,
+    add_suite,
+    has_written_suite,
+    own_suite,
+)
 from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
@@ -47,17 +54,36 @@ class _Options(PlansOptions):
         help="List the rules that the cases don't cover. Without -m: rules that no case mentions. With -m: rules that"
         " can be removed or reversed without any case failing.",
     )
-    fix: str | None = model_option("--fix", help="With --score: a test writer that adds cases for these rules.")
-    test_writer: str | None = model_option("--test-writer", help="Writes the cases (default: settings).")
-    cases: int = count_option("--cases", default=20, help="How many cases to write.", minimum=3, maximum=60)
+    fix: str | None = model_option(
+        "--fix", help="With --score: a test writer that adds cases for these rules."
+    )
+    test_writer: str | None = model_option(
+        "--test-writer", help="Writes the cases (default: settings)."
+    )
+    cases: int = count_option(
+        "--cases", default=20, help="How many cases to write.", minimum=3, maximum=60
+    )
     add: int | None = option(
-        "--add", default=None, help="Keep the existing cases and add N.", metavar="N", minimum=1, maximum=60
+        "--add",
+        default=None,
+        help="Keep the existing cases and add N.",
+        metavar="N",
+        minimum=1,
+        maximum=60,
     )
-    edit: bool = option("--edit", default=False, help="Open the cases in $EDITOR; invalid ones are rejected.")
+    edit: bool = option(
+        "--edit", default=False, help="Open the cases in $EDITOR; invalid ones are rejected."
+    )
     sources: tuple[str, ...] = option(
-        "-f", "--from", default=(), help="A trace or document to write the cases from; repeatable.", metavar="PATH"
+        "-f",
+        "--from",
+        default=(),
+        help="A trace or document to write the cases from; repeatable.",
+        metavar="PATH",
     )
-    repeats: int | None = rounds_option("With --score: how many rounds a rule may take (default 40).")
+    repeats: int | None = rounds_option(
+        "With --score: how many rounds a rule may take (default 40)."
+    )
 
 
 @click.command("tests", cls=Command)
@@ -89,7 +115,9 @@ def command(**values: Any) -> None:
     assert skill.folder is not None
     if (own := own_suite(skill)) and not (options.score and not options.fix):
         hint = "Edit that file directly." if options.edit else "Add to it by hand."
-        raise UsageError(f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint)
+        raise UsageError(
+            f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint
+        )
     scored: dict[str, Any] = {}
     if options.score:
         if options.fix:
@@ -110,7 +138,9 @@ def command(**values: Any) -> None:
         sizes = {"cases": len(suite.cases), "held_out": len(suite.held_out)}
         show_json({"skill": skill.name, **sizes, "authors": count_authors(written_by), **scored})
     else:
-        click.echo(f"{skill.name}: {counted(len(suite.cases), 'case')}, {len(suite.held_out)} held out")
+        click.echo(
+            f"{skill.name}: {counted(len(suite.cases), 'case')}, {len(suite.held_out)} held out"
+        )
         if authors := describe_authors(written_by):
             click.echo(authors)
 
@@ -118,23 +148,33 @@ def command(**values: Any) -> None:
 def cases_with_limits(suite: Suite) -> tuple[Case, ...]:
     """With the suite's limit on answers, which was meant for these and not for cases that are added."""
     limit = suite.max_output_tokens
-    return tuple(replace(case, max_output_tokens=case.max_output_tokens or limit) for case in suite.cases)
+    return tuple(
+        replace(case, max_output_tokens=case.max_output_tokens or limit) for case in suite.cases
+    )
 
 
 async def _generate(skill: Skill, options: _Options) -> Suite:
     settings = options.settings
-    name = options.test_writer or next(iter(options.students), None) or settings.test_writer or settings.teacher
+    name = (
+        options.test_writer
+        or next(iter(options.students), None)
+        or settings.test_writer
+        or settings.teacher
+    )
     if not name:
         raise NoTeacher(find_keys(), [HANDOFF_MODEL], role="test writer")
     existing = Suite.of(skill) if options.add else None
     cases = cases_with_limits(existing) if existing else ()
     material = gather(
-        str(Provenance.of(skill).metadata.get("source_task") or skill.description), sources=options.sources
+        str(Provenance.of(skill).metadata.get("source_task") or skill.description),
+        sources=options.sources,
     )
     for line in material.sources:
         options.tell(f"Read {line}.")
     if material.skill is not None:
-        raise UsageError(f"{material.skill.folder}: this is a skill; --from needs a trace or a document here")
+        raise UsageError(
+            f"{material.skill.folder}: this is a skill; --from needs a trace or a document here"
+        )
     # Read the skill's sources again, if they still exist.
     material = add_stored_evidence(
         replace(material, skill=skill), material_budget(resolve(name, keys=find_keys())) // 2
@@ -146,11 +186,19 @@ async def _generate(skill: Skill, options: _Options) -> Suite:
 
 
 async def _write(
-    options: _Options, name: str, material: Material, cases: tuple[Case, ...], count: int, *, acts: bool = False
+    options: _Options,
+    name: str,
+    material: Material,
+    cases: tuple[Case, ...],
+    count: int,
+    *,
+    acts: bool = False,
 ) -> Suite:
     """These cases, and so many new ones from this material."""
     async with options.open_engine() as engine:
-        read = material.skill.tokens if material.skill and not material.pieces else 0  # only if there is nothing else
+        read = (
+            material.skill.tokens if material.skill and not material.pieces else 0
+        )  # only if there is nothing else
         budget = material_budget(resolve(name, keys=find_keys()))
         tokens = read + min(material.tokens, budget)
         address = confirm_writing(options, engine, name, items=count, material=tokens)
@@ -188,7 +236,9 @@ async def _fix(found: Score, options: _Options) -> Suite:
     material, acts = found.uncovered_material, options.agent != "chat"
     suite = await _write(options, options.fix or "", material, cases, count, acts=acts)
     if left := sum(rule.is_untestable for rule in rules_of(found.skill, suite)):
-        options.tell(f"No case mentions {counted(left, 'rule')} yet. Run the same command again for more cases.")
+        options.tell(
+            f"No case mentions {counted(left, 'rule')} yet. Run the same command again for more cases."
+        )
     return suite
 
 
@@ -196,7 +246,9 @@ def _edit(skill: Skill) -> Suite:
     """Edit a copy. It replaces the cases only if it is readable and an empty answer passes no case."""
     data = skill.read(SUITE if has_written_suite(skill) else EVALS)
     if data is None:
-        raise UsageError(f"{skill.folder}: no evals/evals.json to edit", "`upskill tests SKILL` writes one.")
+        raise UsageError(
+            f"{skill.folder}: no evals/evals.json to edit", "`upskill tests SKILL` writes one."
+        )
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "evals.json"
         copy.write_bytes(data)

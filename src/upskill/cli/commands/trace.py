@@ -43,9 +43,21 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("-a", "--agent", metavar="AGENT", default="", help=f"Only this agent: {', '.join(SESSION_AGENTS)}.")
 @click.option(
-    "-n", "--limit", metavar="N", type=click.IntRange(1), default=15, show_default=True, help="How many to list."
+    "-a",
+    "--agent",
+    metavar="AGENT",
+    default="",
+    help=f"Only this agent: {', '.join(SESSION_AGENTS)}.",
+)
+@click.option(
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1),
+    default=15,
+    show_default=True,
+    help="How many to list.",
 )
 @json_option
 def list_command(agent: str, limit: int, as_json: bool) -> None:
@@ -91,8 +103,16 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("source", metavar="PATH|AGENT:last")
-@click.option("--format", "format_", metavar="NAME", default="", help="Read it in this format instead of detecting it.")
-@click.option("--full", is_flag=True, help="Every line of every step (default: the first few of each).")
+@click.option(
+    "--format",
+    "format_",
+    metavar="NAME",
+    default="",
+    help="Read it in this format instead of detecting it.",
+)
+@click.option(
+    "--full", is_flag=True, help="Every line of every step (default: the first few of each)."
+)
 @json_option
 def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
     """Show what happened in a session, step by step, with secrets redacted."""
@@ -132,7 +152,12 @@ def to_dict(redaction: Redaction) -> dict[str, Any]:
 def _plain_step(number: int, step: Step) -> dict[str, Any]:
     row: dict[str, Any] = {"step": number, "kind": step.kind}
     if step.kind == "tool":
-        row |= {"tool": step.tool, "arguments": step.arguments, "output": step.output, "status": step.status}
+        row |= {
+            "tool": step.tool,
+            "arguments": step.arguments,
+            "output": step.output,
+            "status": step.status,
+        }
         row |= {"seconds": step.seconds} if step.seconds is not None else {}
     else:
         row["text"] = step.text
@@ -144,13 +169,18 @@ def _timeline(redaction: Redaction, max_lines: int | None) -> Iterator[Renderabl
     usage = trace.usage
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
     tokens = (
-        f", {usage.input_tokens:,} + {usage.output_tokens:,} tokens" if usage.input_tokens + usage.output_tokens else ""
+        f", {usage.input_tokens:,} + {usage.output_tokens:,} tokens"
+        if usage.input_tokens + usage.output_tokens
+        else ""
     )
     about = [
         ("agent", " ".join(filter(None, [trace.agent, trace.model]))),
         ("folder", trace.cwd),
         ("started", trace.started),
-        ("source", trace.source if len(trace.source) <= 100 else str(Path("…") / Path(trace.source).name)),
+        (
+            "source",
+            trace.source if len(trace.source) <= 100 else str(Path("…") / Path(trace.source).name),
+        ),
         ("used", f"{counted(len(trace.calls), 'tool call')}{tokens}{cost}"),
     ]
     yield from (Text(f"{name:<8} {value}", style="dim") for name, value in about if value)

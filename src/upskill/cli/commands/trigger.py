@@ -14,18 +14,27 @@ from upskill.cli.options import CommandOptions, click_options, confirm_cost, fir
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.options import option
-from upskill.reports.trigger import improvement_to_json, render_improvement, render_triggered, triggered_to_json
+from upskill.reports.trigger import (
+    improvement_to_json,
+    render_improvement,
+    render_triggered,
+    triggered_to_json,
+)
 from upskill.runs.running.events import Events
 
 
 @dataclass(kw_only=True)
 class TriggerCommandOptions(TriggerOptions, CommandOptions):
-    improve: bool = option("--improve", default=False, help="Search for a better description, and measure the gain.")
+    improve: bool = option(
+        "--improve", default=False, help="Search for a better description, and measure the gain."
+    )
 
     def check(self) -> None:
         needs_improve = {"--teacher": self.teacher, "--write": self.write, "--output": self.output}
         if not self.improve and (flag := first_given(needs_improve)):
-            raise UsageError(f"{flag} needs --improve", "--improve searches for a better description.")
+            raise UsageError(
+                f"{flag} needs --improve", "--improve searches for a better description."
+            )
 
 
 @click.command("trigger", cls=Command)
@@ -50,7 +59,9 @@ def command(**values: Any) -> None:
     options.check()
     without = " without --fresh" if options.fresh else ""
     interrupted = f"interrupted. Every finished run is stored. Run the same command again{without} to continue."
-    with RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "") as progress:
+    with RunProgress(
+        quiet=options.silent, interrupted=interrupted if options.keeps_runs else ""
+    ) as progress:
         events = Events(
             started=progress.started,
             result=progress.result,
@@ -80,7 +91,9 @@ def _show(result: TriggerResult, options: TriggerCommandOptions) -> None:
     command = f"upskill show {evaluation.run.id}{options.show_flags}" if options.keeps_runs else ""
     show(*render_triggered(result, command))
     if evaluation.halted:
-        note(f"Stopped: {evaluation.halted}. To continue, run the same command with a higher limit, e.g. --max-cost.")
+        note(
+            f"Stopped: {evaluation.halted}. To continue, run the same command with a higher limit, e.g. --max-cost."
+        )
     for model, ruling in result.rulings:
         if not ruling.held:
             note(f"✗ {model} does not meet {ruling.requirement.text!r}: {ruling.reason}.")

@@ -101,9 +101,13 @@ class Checks:
 )
 @click.option("--suite", is_flag=True, hidden=True, expose_value=False)  # now always on
 @click.option(
-    "--strict-suite", is_flag=True, help="Also fail if any uninformed answer passes a case, not just the empty one."
+    "--strict-suite",
+    is_flag=True,
+    help="Also fail if any uninformed answer passes a case, not just the empty one.",
 )
-@click.option("--fix", is_flag=True, help="Make the safe, mechanical fixes in SKILL.md and print the diff.")
+@click.option(
+    "--fix", is_flag=True, help="Make the safe, mechanical fixes in SKILL.md and print the diff."
+)
 @click.option(
     "--agent",
     "agents",
@@ -112,9 +116,13 @@ class Checks:
     help="Show which descriptions this agent would truncate, counting the skills already installed for it; repeatable.",
 )
 @click.option(
-    "--scanner", is_flag=True, help="Add what Cisco's skill-scanner finds, as warnings (needs the `scanner` extra)."
+    "--scanner",
+    is_flag=True,
+    help="Add what Cisco's skill-scanner finds, as warnings (needs the `scanner` extra).",
 )
-@click.option("--sarif", metavar="FILE", help="Also write the findings as SARIF, for code scanning.")
+@click.option(
+    "--sarif", metavar="FILE", help="Also write the findings as SARIF, for code scanning."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def command(
     skills: tuple[str, ...],
@@ -207,7 +215,12 @@ def to_sarif(results: Iterable[Checked]) -> str:
     driver = {"name": "upskill", "version": __version__, "rules": rules}
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return json.dumps(
-        {"$schema": schema, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": found}]}, indent=1
+        {
+            "$schema": schema,
+            "version": "2.1.0",
+            "runs": [{"tool": {"driver": driver}, "results": found}],
+        },
+        indent=1,
     )
 
 
@@ -216,7 +229,9 @@ def _uri(path: Path) -> str:
     folder = _resolved(path.parent)
     root = _root(folder) or Path.cwd()
     whole = folder / path.name
-    return quote(whole.relative_to(root).as_posix()) if whole.is_relative_to(root) else whole.as_uri()
+    return (
+        quote(whole.relative_to(root).as_posix()) if whole.is_relative_to(root) else whole.as_uri()
+    )
 
 
 @cache
@@ -256,24 +271,34 @@ def describe(checked: Checked) -> Iterator[str]:
 def _show_together(results: Sequence[Checked]) -> None:
     """What is wrong with many skills: each problem once, with how many have it; errors and what is frequent first."""
     above = os.path.commonpath([Path(checked.path).parent.absolute() for checked in results])
-    by_message: dict[tuple[str, str], dict[str, str]] = {}  # the skills that have it, with all that is said there
+    by_message: dict[
+        tuple[str, str], dict[str, str]
+    ] = {}  # the skills that have it, with all that is said there
     for checked in results:
         name = os.path.relpath(checked.path, above)
         for kind, problems in (("", checked.problems), ("suite ", checked.suite)):
             for problem in problems:
-                message = re.sub(rf"^\S*{re.escape(problem.file)}(?:, line \d+)?: ", "", problem.message)
-                by_message.setdefault((f"{kind}{problem.level}", message), {}).setdefault(name, problem.message)
+                message = re.sub(
+                    rf"^\S*{re.escape(problem.file)}(?:, line \d+)?: ", "", problem.message
+                )
+                by_message.setdefault((f"{kind}{problem.level}", message), {}).setdefault(
+                    name, problem.message
+                )
     groups: dict[tuple[str, str], dict[str, str]] = {}
     for (kind, message), names in by_message.items():
         alike = message if len(names) > MAX_LISTED else _VARIABLE.sub("…", message)
         groups.setdefault((kind, alike), {}).update(names)
-    for (kind, message), names in sorted(groups.items(), key=lambda item: ("error" not in item[0][0], -len(item[1]))):
+    for (kind, message), names in sorted(
+        groups.items(), key=lambda item: ("error" not in item[0][0], -len(item[1]))
+    ):
         name, whole = next(iter(names.items()))
         if len(names) == 1:
             click.echo(f"{kind} in {name}: {whole}")
             continue
         is_same = (kind, message) in by_message
-        click.echo(f"{kind} in {len(names)} skills{': ' + message if is_same else ', for example: ' + whole}")
+        click.echo(
+            f"{kind} in {len(names)} skills{': ' + message if is_same else ', for example: ' + whole}"
+        )
         more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
         click.echo(_wrapped(", ".join([*names][:MAX_LISTED]) + more))
 
@@ -284,23 +309,43 @@ def _show_catalogs(results: Iterable[Checked], agents: Sequence[str]) -> None:
 
     checked = dict(each.listed for each in results if each.listed)
     for spec in AGENT_SPECS.values():
-        if not spec.catalog or (agents and spec.name not in agents) or not (agents or spec.catalog.overflow):
+        if (
+            not spec.catalog
+            or (agents and spec.name not in agents)
+            or not (agents or spec.catalog.overflow)
+        ):
             continue
-        installed = _installed((Path.home() / spec.user_skills, Path(spec.project_skills))) if agents else {}
+        installed = (
+            _installed((Path.home() / spec.user_skills, Path(spec.project_skills)))
+            if agents
+            else {}
+        )
         skills = sorted((installed | checked).items())
         shown = dict(zip(dict(skills), shown_descriptions(spec.catalog, skills), strict=True))
         missing = [name for name in checked if shown[name] is None]
         bare = [name for name in checked if shown[name] == ""]
-        cut = [name for name, description in checked.items() if shown[name] and shown[name] != description]
-        beside = f" alongside {counted(len(skills) - len(checked), 'other')}" if len(skills) > len(checked) else ""
-        left = sum(len(shown[name] or "") for name in cut) / max(1, sum(len(checked[name]) for name in cut))
+        cut = [
+            name
+            for name, description in checked.items()
+            if shown[name] and shown[name] != description
+        ]
+        beside = (
+            f" alongside {counted(len(skills) - len(checked), 'other')}"
+            if len(skills) > len(checked)
+            else ""
+        )
+        left = sum(len(shown[name] or "") for name in cut) / max(
+            1, sum(len(checked[name]) for name in cut)
+        )
         shortened = f"with a shortened description ({left:.0%} left)"
         kinds = ((missing, "left out"), (bare, "without a description"), (cut, shortened))
         if any(names for names, _ in kinds):
             parts = ", ".join(f"{len(names)} {what}" for names, what in kinds if names)
             click.echo(f"{spec.title} would show {counted(len(checked), 'skill')}{beside}: {parts}")
         elif agents:
-            click.echo(f"{spec.title} would show {counted(len(checked), 'skill')}{beside} with the full description")
+            click.echo(
+                f"{spec.title} would show {counted(len(checked), 'skill')}{beside} with the full description"
+            )
         for names, what in kinds if agents else ():
             if names:
                 click.echo(_wrapped(f"{what}: {', '.join(names)}"))
@@ -317,7 +362,9 @@ def _installed(folders: Iterable[Path]) -> dict[str, str]:
 
 def _wrapped(text: str) -> str:
     width = min(shutil.get_terminal_size((120, 24)).columns, 120)
-    return textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+    return textwrap.fill(
+        text, width, initial_indent="    ", subsequent_indent="    ", break_long_words=False
+    )
 
 
 def _find(paths: Iterable[str]) -> Iterator[str]:
@@ -333,7 +380,9 @@ def _find(paths: Iterable[str]) -> Iterator[str]:
 def check_all(paths: Iterable[str], checks: Checks) -> Iterator[Checked]:
     """The skills at these paths or below them, in order; many of them on all cores."""
     names = [*_find(paths)]
-    processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processes = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     if len(names) < MIN_PARALLEL or processes == 1:
         yield from map(partial(_check, checks=checks), names)
         return
@@ -365,13 +414,18 @@ def _check_chunk(names: Sequence[str], checks: Checks) -> list[Checked]:
 
 def _check(name: str, checks: Checks) -> Checked:
     try:
-        deque(find_skills(name) if Path(name).is_dir() else (), maxlen=0)  # a folder that cannot be read is an error
+        deque(
+            find_skills(name) if Path(name).is_dir() else (), maxlen=0
+        )  # a folder that cannot be read is an error
         diff = _fix(name) if checks.fix else ""
         skill = Skill.inspect(name)
     except UsageError as error:
         return Checked(name, [_as_problem(error)])
     problems = [*skill.problems(checks.profile), *(_scan(name) if checks.scanner else ())]
-    suite = [_at_its_case(problem, skill) for problem in _suite_problems(skill, strict=checks.strict_suite)]
+    suite = [
+        _at_its_case(problem, skill)
+        for problem in _suite_problems(skill, strict=checks.strict_suite)
+    ]
     listed = (skill.name, skill.description) if skill.name and skill.description else None
     return Checked(name, problems, suite, listed, diff)
 
@@ -393,7 +447,9 @@ def _fix(name: str) -> str:
     with whole_file(path) as stream:
         stream.write(after)
     old, new = (_visible(data.decode()) for data in (before, after))
-    return "".join(f"{line}\n" for line in unified_diff(old, new, str(path), str(path), lineterm=""))
+    return "".join(
+        f"{line}\n" for line in unified_diff(old, new, str(path), str(path), lineterm="")
+    )
 
 
 def _visible(text: str) -> list[str]:
@@ -407,7 +463,9 @@ def _load_scanner() -> Any:
     try:
         scanner = import_module("skill_scanner")
     except ImportError as error:
-        raise UsageError("--scanner needs Cisco's skill-scanner", f"Run `{add_extra('scanner')}`.") from error
+        raise UsageError(
+            "--scanner needs Cisco's skill-scanner", f"Run `{add_extra('scanner')}`."
+        ) from error
     return scanner.SkillScanner()
 
 
@@ -436,7 +494,10 @@ def _at_its_case(problem: Problem, skill: Skill) -> Problem:
 
 
 def _suite_problems(skill: Skill, *, strict: bool) -> Iterator[Problem]:
-    if not any(file.path.startswith(("evals", "eval_queries", ".upskill", "skill_meta.json")) for file in skill.files):
+    if not any(
+        file.path.startswith(("evals", "eval_queries", ".upskill", "skill_meta.json"))
+        for file in skill.files
+    ):
         return
     from upskill.suites import Suite  # noqa: PLC0415
     from upskill.suites.queries import Queries, starter_warning  # noqa: PLC0415
@@ -460,7 +521,9 @@ def _as_problem(error: UsageError) -> Problem:
 
 def _read_case(level: Level, message: str) -> Problem:
     if case := _CASE.search(message):
-        return CaseProblem(level, message, case=case[1], shared=(message[: case.start()], message[case.end() :]))
+        return CaseProblem(
+            level, message, case=case[1], shared=(message[: case.start()], message[case.end() :])
+        )
     return Problem(level, message)
 
 
@@ -471,7 +534,9 @@ def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem
     from upskill.suites.quality import ADVICE, UNTRIED, WORDS, probe_suite  # noqa: PLC0415
 
     for leak in asyncio.run(probe_suite(suite, skill)):
-        is_error = leak.probe in ("empty", "reference", "right", "wrong") or (strict and leak.probe not in UNTRIED)
+        is_error = leak.probe in ("empty", "reference", "right", "wrong") or (
+            strict and leak.probe not in UNTRIED
+        )
         shared = ("", f": {WORDS[leak.probe]}; {ADVICE[leak.probe]}")
         level: Level = "error" if is_error else "warning"
         yield CaseProblem(level, str(leak), case=repr(leak.case), shared=shared, reason=leak.reason)

@@ -22,8 +22,12 @@ MAX_SHOWN = 10  # changes of one skill
 
 @click.command("verify", cls=Command)
 @click.argument("skills", nargs=-1, required=True, type=click.Path())
-@click.option("--badge", "with_badge", is_flag=True, help="If the receipt holds, also write evals/badge.svg.")
-@click.option("--card", "with_card", is_flag=True, help="If the receipt holds, also write skill-card.md.")
+@click.option(
+    "--badge", "with_badge", is_flag=True, help="If the receipt holds, also write evals/badge.svg."
+)
+@click.option(
+    "--card", "with_card", is_flag=True, help="If the receipt holds, also write skill-card.md."
+)
 @json_option
 def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json: bool) -> None:
     """Check the receipts of SKILLS (skills, or folders of skills) without a key or a model.
@@ -58,18 +62,27 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
                 if skill.read(RECEIPT) is None and suite_fingerprint(skill) is None:
                     untested.append(str(folder))
                     continue
-                result = Verified({}, [error.message.removeprefix(f"{skill.name}: ")])  # the others are checked too
+                result = Verified(
+                    {}, [error.message.removeprefix(f"{skill.name}: ")]
+                )  # the others are checked too
             checked.append((skill, result))
             if result.holds:
                 _write(skill, result, folder, with_badge=with_badge, with_card=with_card)
             if not as_json:
                 _show(Skill.load(folder), result)
     if untested:
-        note(f"Skipped, because {'it has' if len(untested) == 1 else 'they have'} no test cases: {', '.join(untested)}")
+        note(
+            f"Skipped, because {'it has' if len(untested) == 1 else 'they have'} no test cases: {', '.join(untested)}"
+        )
     if as_json:
         show_json(
             [
-                {"skill": skill.name, "folder": str(skill.folder), "holds": result.holds, "changes": result.changes}
+                {
+                    "skill": skill.name,
+                    "folder": str(skill.folder),
+                    "holds": result.holds,
+                    "changes": result.changes,
+                }
                 | {"claimed": asdict(result.claims) if result.holds else None}
                 | {"suite": suite_of(skill, result.receipt), "terms": terms_of(result.receipt)}
                 | {"differ": _differing(Skill.load(skill.folder), result) if skill.folder else []}
@@ -80,13 +93,17 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
         raise click.exceptions.Exit(1)
 
 
-def _write(skill: Skill, result: Verified, folder: Path, *, with_badge: bool, with_card: bool) -> None:
+def _write(
+    skill: Skill, result: Verified, folder: Path, *, with_badge: bool, with_card: bool
+) -> None:
     if with_badge:
         write_file(str(folder / BADGE), badge(result.verdicts), private=False)
         note(f"Wrote {folder / BADGE}. For the README: ![upskill]({BADGE})")
     if with_card:
         old = (skill.read(CARD) or b"").decode("utf-8", "replace")
-        write_file(str(folder / CARD), card(skill, result.receipt, result.verdicts, old), private=False)
+        write_file(
+            str(folder / CARD), card(skill, result.receipt, result.verdicts, old), private=False
+        )
         note(f"Wrote {folder / CARD}. Fill in the parts that only the skill's owner can answer.")
 
 
@@ -114,10 +131,17 @@ def _show(skill: Skill, result: Verified) -> None:
 
 def _differing(skill: Skill, result: Verified) -> list[str]:
     """Which of badge and card are not what the receipt would give."""
-    texts = {path: data.decode("utf-8", "replace") for path in (BADGE, CARD) if (data := skill.read(path)) is not None}
+    texts = {
+        path: data.decode("utf-8", "replace")
+        for path in (BADGE, CARD)
+        if (data := skill.read(path)) is not None
+    }
     if not result.holds:
         return list(texts)
-    made = {BADGE: badge(result.verdicts), CARD: card(skill, result.receipt, result.verdicts, texts.get(CARD, ""))}
+    made = {
+        BADGE: badge(result.verdicts),
+        CARD: card(skill, result.receipt, result.verdicts, texts.get(CARD, "")),
+    }
     return [path for path, text in texts.items() if text != made[path]]
 
 

@@ -23,8 +23,14 @@ from upskill.sandboxes import printable
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
 from upskill.verdicts.verdict import LOOK_UP, UNTESTED
 
-MADE_BY = "`upskill eval` stores each version that it measures, `upskill generate` each that it tries."
-DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # for versions stored without a reason
+MADE_BY = (
+    "`upskill eval` stores each version that it measures, `upskill generate` each that it tries."
+)
+DECISIONS = {
+    True: "kept",
+    False: "rejected",
+    None: "not decided",
+}  # for versions stored without a reason
 
 
 @click.command("versions", cls=Command)
@@ -35,7 +41,12 @@ DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # for versio
 @store_option
 @json_option
 def command(
-    skill: str | None, before: str | None, after: str | None, shows_diff: bool, store: str | None, as_json: bool
+    skill: str | None,
+    before: str | None,
+    after: str | None,
+    shows_diff: bool,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """List the versions of SKILL (a folder or a name), with their scores and which ones a search kept.
 
@@ -54,8 +65,16 @@ def command(
     with find_project_store(store) or nullcontext() as opened:
         name = Skill.load(skill).name if skill and Path(skill).is_dir() else Path(skill or "").name
         versions = list_versions(opened, name) if opened and skill else []
-        of_draft = re.sub(r"-\d+$", "", name)  # a draft beside an older skill has a number after its name
-        if opened and skill and not versions and of_draft != name and (versions := list_versions(opened, of_draft)):
+        of_draft = re.sub(
+            r"-\d+$", "", name
+        )  # a draft beside an older skill has a number after its name
+        if (
+            opened
+            and skill
+            and not versions
+            and of_draft != name
+            and (versions := list_versions(opened, of_draft))
+        ):
             note(f"No version of {name!r} is stored. These are the versions of {of_draft!r}.")
         counts = _count(opened) if opened and not versions else {}
     if skill is None and as_json:
@@ -90,7 +109,10 @@ def _count(store: Store) -> dict[str, int]:
 
 
 def _parent_number(versions: list[Candidate], version: Candidate) -> int | None:
-    return next((number for number, each in enumerate(versions, start=1) if each.number == version.parent), None)
+    return next(
+        (number for number, each in enumerate(versions, start=1) if each.number == version.parent),
+        None,
+    )
 
 
 def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
@@ -106,7 +128,8 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
         "fingerprint": version.fingerprint,
         "accepted": version.accepted,
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
-        "note": version.note + (f" ({reason})" if (reason := verdict.get("reason")) in (LOOK_UP, UNTESTED) else ""),
+        "note": version.note
+        + (f" ({reason})" if (reason := verdict.get("reason")) in (LOOK_UP, UNTESTED) else ""),
         "baseline": baseline,
         "pass_rate": pass_rate,
         "run": verdict.get("run"),
@@ -119,31 +142,51 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for column in ("Id", "Hash", "Parent", "When", "Pass rate", "Decision", "Why"):
         table.add_column(column, overflow="fold", no_wrap=column != "Why")
     for row in rows:
-        rate = f"{percent(row['baseline'])} → {percent(row['pass_rate'])}" if row["pass_rate"] is not None else "–"
+        rate = (
+            f"{percent(row['baseline'])} → {percent(row['pass_rate'])}"
+            if row["pass_rate"] is not None
+            else "–"
+        )
         when = row["created"][:16].replace("T", " ")
         why = "" if row["note"] == f"the {row['decision']}" else escape(row["note"])
-        table.add_row(row["id"], row["fingerprint"][:8], row["parent"] or "–", when, rate, row["decision"], why)
+        table.add_row(
+            row["id"],
+            row["fingerprint"][:8],
+            row["parent"] or "–",
+            when,
+            rate,
+            row["decision"],
+            why,
+        )
     return table
 
 
-def _show_difference(versions: list[Candidate], skill: str, before: str | None, after: str | None) -> None:
+def _show_difference(
+    versions: list[Candidate], skill: str, before: str | None, after: str | None
+) -> None:
     if after is None:  # one name, or none: a version and the one it was made from
         before, after = None, before or f"v{len(versions)}"
     newer = _find(versions, after)
     if before is None:
         if not (parent := _parent_number(versions, newer)):
-            hint = f"Name two: upskill versions {skill} v1 v2. `upskill versions {skill}` lists them."
+            hint = (
+                f"Name two: upskill versions {skill} v1 v2. `upskill versions {skill}` lists them."
+            )
             raise UsageError(f"{after} has no parent version", hint)
         before = f"v{parent}"
     old_texts, new_texts = _texts(_find(versions, before)), _texts(newer)
     for path in sorted(old_texts.keys() | new_texts.keys()):
         old, new = old_texts.get(path, []), new_texts.get(path, [])
-        for line in difflib.unified_diff(old, new, f"{before}/{path}", f"{after}/{path}", lineterm=""):
+        for line in difflib.unified_diff(
+            old, new, f"{before}/{path}", f"{after}/{path}", lineterm=""
+        ):
             click.echo(line)
 
 
 def _find(versions: list[Candidate], name: str) -> Candidate:
-    if len(name) >= 6 and (known := next((each for each in versions if each.fingerprint.startswith(name)), None)):
+    if len(name) >= 6 and (
+        known := next((each for each in versions if each.fingerprint.startswith(name)), None)
+    ):
         return known
     number = name.removeprefix("v").removeprefix("c")  # c1 is what v1 was called
     if not number.isdigit() or not 1 <= int(number) <= len(versions):
@@ -153,7 +196,9 @@ def _find(versions: list[Candidate], name: str) -> Candidate:
 
 def _texts(version: Candidate) -> dict[str, list[str]]:
     return {
-        file.path: (f"-> {file.link}" if file.link else file.data.decode("utf-8", "replace")).splitlines()
+        file.path: (
+            f"-> {file.link}" if file.link else file.data.decode("utf-8", "replace")
+        ).splitlines()
         for file in files_from_json(version.files)
         if not file.path.startswith(HIDDEN_FROM_STUDENTS)
     }

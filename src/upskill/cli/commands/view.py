@@ -10,7 +10,13 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import note
 from upskill.cli.help import Command
-from upskill.cli.options import find_project_store, find_run, open_existing_store, say_nothing_yet, store_option
+from upskill.cli.options import (
+    find_project_store,
+    find_run,
+    open_existing_store,
+    say_nothing_yet,
+    store_option,
+)
 from upskill.runs.stores import Store
 
 YIELDING = 15  # lower priority: a run in progress comes first
@@ -39,7 +45,10 @@ def command(run: str | None, port: int | None, no_browser: bool, store: str | No
     """
     found = open_existing_store(store) if run else find_project_store(store)
     if found is None:
-        say_nothing_yet("no run is stored here", "`upskill eval SKILL` creates one, and `upskill view` shows it.")
+        say_nothing_yet(
+            "no run is stored here",
+            "`upskill eval SKILL` creates one, and `upskill view` shows it.",
+        )
         return
     with found as opened:
         first = find_run(opened, run).id if run else ""

@@ -36,7 +36,8 @@ COMMON_VARIABLES = (
 )
 DEFAULT_SYSTEM = "You answer questions."  # instead of the program's own
 LOGIN_ERROR = re.compile(
-    r"log ?in|logged (in|out)|unauthori[sz]ed|api key|credential|\b40[134]\b|model.*not (found|exist)", re.I
+    r"log ?in|logged (in|out)|unauthori[sz]ed|api key|credential|\b40[134]\b|model.*not (found|exist)",
+    re.I,
 )
 
 
@@ -64,7 +65,10 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     specs = {spec.name: spec for spec in AGENT_SPECS.values() if spec.model}
     spec = specs.get(address.endpoint)
     if spec is None:
-        raise UsageError(f"unknown command-line agent {address.endpoint!r}", did_you_mean(address.endpoint, specs))
+        raise UsageError(
+            f"unknown command-line agent {address.endpoint!r}",
+            did_you_mean(address.endpoint, specs),
+        )
     program = shutil.which(spec.program)
     if program is None:
         raise UsageError(
@@ -77,7 +81,9 @@ async def open_model(address: Address, context: ModelContext) -> Model:
 
 
 class CommandModel:
-    def __init__(self, address: Address, spec: AgentSpec, program: str, context: ModelContext) -> None:
+    def __init__(
+        self, address: Address, spec: AgentSpec, program: str, context: ModelContext
+    ) -> None:
         self.address = address
         self.spec = spec
         self.command: Command = resolve_name(spec.model)
@@ -113,10 +119,15 @@ class CommandModel:
     async def _ask(self, request: Request, folder: Path) -> Reply:
         empty = folder / "empty"
         empty.mkdir()
-        system = "\n\n".join(message.text for message in request.messages if message.role == "system")
+        system = "\n\n".join(
+            message.text for message in request.messages if message.role == "system"
+        )
         turns = [message for message in request.messages if message.role != "system"]
         if len(turns) > 1:
-            prompt = "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns) + "\n\nAssistant:"
+            prompt = (
+                "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
+                + "\n\nAssistant:"
+            )
         else:
             prompt = turns[0].text if turns else ""
         command_request = CommandRequest(
@@ -141,18 +152,24 @@ class CommandModel:
         try:
             return self.command.read(result.stdout)
         except ModelError as error:
-            raise error if isinstance(error, Unanswered) else self._explained(error, result) from None
+            raise (
+                error if isinstance(error, Unanswered) else self._explained(error, result)
+            ) from None
 
     def _explained(self, error: ModelError, result: ProcessResult) -> ModelError:
         output = error.message or result.stderr.strip() or result.stdout.strip() or "nothing"
         exit_code = f" (exit code {result.exit_code})" if result.exit_code else ""
         logins = [name for name in self.spec.login_variables if name.endswith(("_KEY", "_TOKEN"))]
-        excerpt = safe_excerpt(output, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
+        excerpt = safe_excerpt(
+            output, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6]
+        )
         if stop := unanswered_stop(excerpt):
             return Unanswered(f"`{self.spec.program}` returned no answer: {excerpt}", stop=stop)
         about_login = bool(LOGIN_ERROR.search(excerpt))
         hint = f"To use its own login: {self.spec.log_in}." if about_login else error.hint
-        explained = ModelError(f"`{self.spec.program}` returned no answer{exit_code}: {excerpt}", hint)
+        explained = ModelError(
+            f"`{self.spec.program}` returned no answer{exit_code}: {excerpt}", hint
+        )
         if about_login:
             self.breaker.record_failure(explained)
         return explained

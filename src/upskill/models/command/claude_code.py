@@ -16,7 +16,14 @@ from upskill.traces import Usage
 def invoke(request: CommandRequest) -> Invocation:
     arguments = [
         *("--print", "--output-format", "json", "--system-prompt", request.system),
-        *("--tools", "", "--setting-sources", "", "--strict-mcp-config", "--disable-slash-commands"),
+        *(
+            "--tools",
+            "",
+            "--setting-sources",
+            "",
+            "--strict-mcp-config",
+            "--disable-slash-commands",
+        ),
         "--no-session-persistence",
     ]
     if request.model:

@@ -14,7 +14,15 @@ from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 
 FEATURES_OFF = (
-    *("shell_tool", "unified_exec", "code_mode", "code_mode_host", "multi_agent", "multi_agent_v2", "sleep_tool"),
+    *(
+        "shell_tool",
+        "unified_exec",
+        "code_mode",
+        "code_mode_host",
+        "multi_agent",
+        "multi_agent_v2",
+        "sleep_tool",
+    ),
     *("goals", "apps", "plugins", "hooks", "image_generation", "view_image"),
 )
 SETTINGS = (
@@ -75,7 +83,9 @@ def read(output: str) -> Reply:
         return Reply(text, usage)
     with suppress(ValueError, RecursionError):  # the command hands a provider's error on as it came
         error = dict_or_empty(json.loads(failure))
-        failure = str(dict_or_empty(error.get("error")).get("message") or error.get("message") or failure)
+        failure = str(
+            dict_or_empty(error.get("error")).get("message") or error.get("message") or failure
+        )
     raise ModelError(failure)
 
 

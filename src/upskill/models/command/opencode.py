@@ -18,9 +18,20 @@ from upskill.traces import Usage
 def invoke(request: CommandRequest) -> Invocation:
     prompt = request.system
     if request.schema is not None:
-        prompt += "\n\nAnswer with JSON of this schema and nothing else: " + json.dumps(request.schema)
-    agent = {"mode": "primary", "prompt": prompt, "tools": {"*": False}, "permission": {"*": "deny"}}
-    settings: dict[str, Any] = {"share": "disabled", "autoupdate": False, "agent": {"upskill": agent}}
+        prompt += "\n\nAnswer with JSON of this schema and nothing else: " + json.dumps(
+            request.schema
+        )
+    agent = {
+        "mode": "primary",
+        "prompt": prompt,
+        "tools": {"*": False},
+        "permission": {"*": "deny"},
+    }
+    settings: dict[str, Any] = {
+        "share": "disabled",
+        "autoupdate": False,
+        "agent": {"upskill": agent},
+    }
     if request.base_url:
         provider, _, model = request.model.partition("/")
         settings["provider"] = {
@@ -56,7 +67,10 @@ def read(output: str) -> Reply:
             stop = "length" if part.get("reason") == "length" else "end"
             tokens = dict_or_empty(part.get("tokens"))
             cache = dict_or_empty(tokens.get("cache"))
-            cached, thought = count_or_zero(cache.get("read")), count_or_zero(tokens.get("reasoning"))
+            cached, thought = (
+                count_or_zero(cache.get("read")),
+                count_or_zero(tokens.get("reasoning")),
+            )
             cost = part.get("cost")
             usage += Usage(  # the command counts cached and reasoning tokens beside the others
                 count_or_zero(tokens.get("input")) + cached + count_or_zero(cache.get("write")),
@@ -67,7 +81,9 @@ def read(output: str) -> Reply:
             )
         elif event.get("type") == "error":
             error = dict_or_empty(event.get("error"))
-            raise ModelError(str(dict_or_empty(error.get("data")).get("message") or error.get("name") or ""))
+            raise ModelError(
+                str(dict_or_empty(error.get("data")).get("message") or error.get("name") or "")
+            )
     if stop is None:
         raise ModelError("")
     # It says 0 both for what is free and for what it has no price of.

@@ -63,7 +63,9 @@ def available_memory() -> int:
         fields = _read_words("/proc/meminfo")
         free = int(fields[fields.index("MemAvailable:") + 1]) << 10
     with suppress(OSError, ValueError):  # no container, or "max"
-        limit, used = (int(_read_words(f"/sys/fs/cgroup/memory.{name}")[0]) for name in ("max", "current"))
+        limit, used = (
+            int(_read_words(f"/sys/fs/cgroup/memory.{name}")[0]) for name in ("max", "current")
+        )
         fields = _read_words("/sys/fs/cgroup/memory.stat")
         cached = int(fields[fields.index("file") + 1])  # can be freed at once
         free = min(free, max(0, limit - used + cached))
@@ -79,7 +81,9 @@ def larger_model(name: str) -> LocalModel | None:
     if (name or DEFAULT_LOCAL_MODEL) not in LOCAL_MODELS:
         return None
     room, enough = SHARE * available_memory(), 1.5 * find_local_model(name).parameters
-    larger = [row for row in LOCAL_MODELS.values() if row.parameters >= enough and not row.only_compares]
+    larger = [
+        row for row in LOCAL_MODELS.values() if row.parameters >= enough and not row.only_compares
+    ]
     fits = [row for row in larger if row.memory(MIN_CONTEXT) <= room]
     return min(fits, key=lambda row: row.parameters, default=None)
 

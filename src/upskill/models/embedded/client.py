@@ -42,7 +42,14 @@ OnProgress = Callable[[int, int], None]  # tokens of a prompt read, in all
 class EmbeddedServer:
     """One server: its process, which ends with ours, and what is sent to it."""
 
-    def __init__(self, address: Address, weights: Path, context_size: int, states: Path, context: ModelContext) -> None:
+    def __init__(
+        self,
+        address: Address,
+        weights: Path,
+        context_size: int,
+        states: Path,
+        context: ModelContext,
+    ) -> None:
         self.address = address
         self.weights = weights
         self.context_size = context_size
@@ -53,7 +60,9 @@ class EmbeddedServer:
         self.model: StreamedModel | None = None
         self.process: Process | None = None
         self._log: deque[str] = deque(maxlen=LOG_LINES)
-        self._transport = StreamedTransport(lambda done, total: context.reading(address.name, done, total))
+        self._transport = StreamedTransport(
+            lambda done, total: context.reading(address.name, done, total)
+        )
 
     @property
     def is_running(self) -> bool:
@@ -64,7 +73,14 @@ class EmbeddedServer:
         if self.model is not None and self.is_running:
             return
         await self.stop()
-        command = [sys.executable, "-P", "-m", "upskill.models.embedded.server", "--model", str(self.weights)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "upskill.models.embedded.server",
+            "--model",
+            str(self.weights),
+        ]
         self.process = process = await asyncio.create_subprocess_exec(
             *(*command, "--context", str(self.context_size), "--states", str(self.states)),
             stdin=asyncio.subprocess.PIPE,
@@ -85,10 +101,20 @@ class EmbeddedServer:
             await self.stop(within=0.0)
             raise
         ready: Mapping[str, Any] = json.loads(line)
-        logger.info("local model server ready: %s, pid %d, port %s", self.weights.name, process.pid, ready["port"])
+        logger.info(
+            "local model server ready: %s, pid %d, port %s",
+            self.weights.name,
+            process.pid,
+            ready["port"],
+        )
         self._base_url, self._key = f"http://127.0.0.1:{ready['port']}", str(ready["key"])
         self.model = StreamedModel(
-            self.address, ENDPOINT, f"{self._base_url}/v1", self._key, self.context, transport=self._transport
+            self.address,
+            ENDPOINT,
+            f"{self._base_url}/v1",
+            self._key,
+            self.context,
+            transport=self._transport,
         )
 
     async def reply(self, request: Request, *, from_state: bool) -> Reply:
@@ -114,7 +140,9 @@ class EmbeddedServer:
 
     async def takes_system_alone(self) -> bool:
         """Whether the chat template takes a system message without a question."""
-        return await self._post("/apply-template", {"messages": [{"role": "system", "content": "Be brief."}]})
+        return await self._post(
+            "/apply-template", {"messages": [{"role": "system", "content": "Be brief."}]}
+        )
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> bool:
         await self._alive()
@@ -171,7 +199,9 @@ class EmbeddedServer:
             if process.returncode is None:
                 process.kill()
             await process.wait()
-            logger.info("local model server stopped: pid %d, exit code %s", process.pid, process.returncode)
+            logger.info(
+                "local model server stopped: pid %d, exit code %s", process.pid, process.returncode
+            )
 
     async def close(self) -> None:
         await self.stop()
@@ -195,7 +225,11 @@ class StreamedModel(ChatCompletionsModel):
         body = super().build_body(request, unsupported_params)
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         body = {"temperature": 0.0, "seed": 0} | body  # nothing is left to chance
-        return body | {"cache_prompt": self.from_state, "return_progress": True, "timings_per_token": True}
+        return body | {
+            "cache_prompt": self.from_state,
+            "return_progress": True,
+            "timings_per_token": True,
+        }
 
     def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
         return ""  # it supports them all, whatever an error mentions
@@ -204,7 +238,9 @@ class StreamedModel(ChatCompletionsModel):
         self.timings = dict_or_empty(answer.get("timings"))
         reply = super().parse_reply(answer, request)
         if request.tools and not reply.calls and (calls := written_calls(reply.text)):
-            return replace(reply, text="", calls=calls, stop="tools" if reply.stop == "end" else reply.stop)
+            return replace(
+                reply, text="", calls=calls, stop="tools" if reply.stop == "end" else reply.stop
+            )
         return reply
 
 
@@ -238,7 +274,8 @@ class StreamedTransport(Transport):
         if self._session is None:
             # A new connection for each request: the server drops idle ones.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(force_close=True), timeout=aiohttp.ClientTimeout(total=None)
+                connector=aiohttp.TCPConnector(force_close=True),
+                timeout=aiohttp.ClientTimeout(total=None),
             )
         return self._session
 
@@ -259,7 +296,8 @@ class StreamedTransport(Transport):
         except (aiohttp.ClientError, OSError) as error:
             cause = str(error) or type(error).__name__
             raise TransportError(
-                f"the connection dropped before the answer was complete: {cause}", "dropped connection"
+                f"the connection dropped before the answer was complete: {cause}",
+                "dropped connection",
             ) from error
 
     async def _collect(self, content: aiohttp.StreamReader) -> tuple[int, dict[str, Any]]:
@@ -320,9 +358,15 @@ class StreamedAnswer:
             message["tool_calls"] = [call for _, call in sorted(self.calls.items())]
         usage = self.usage
         if not usage:  # it was stopped, and the server states its usage only at the end
-            cached, read, written = (int(self.timings.get(name, 0)) for name in ("cache_n", "prompt_n", "predicted_n"))
+            cached, read, written = (
+                int(self.timings.get(name, 0)) for name in ("cache_n", "prompt_n", "predicted_n")
+            )
             details = {"cached_tokens": cached}
-            usage = {"prompt_tokens": cached + read, "completion_tokens": written, "prompt_tokens_details": details}
+            usage = {
+                "prompt_tokens": cached + read,
+                "completion_tokens": written,
+                "prompt_tokens_details": details,
+            }
         choices = [{"index": 0, "message": message, "finish_reason": self.finish}]
         return {"choices": choices, "usage": usage, "timings": self.timings}
 

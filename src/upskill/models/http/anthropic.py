@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
+from upskill.models import (
+    Address,
+    Message,
+    Model,
+    ModelContext,
+    Reply,
+    Request,
+    Stop,
+    ToolCall,
+    Unanswered,
+)
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.parsing import count_or_zero, parse_arguments
 from upskill.models.prices import price_for
@@ -24,12 +34,37 @@ STOP_REASONS: dict[str, Stop] = {
     "model_context_window_exceeded": "context",
     "tool_use": "tools",
 }
-EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
-THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
+EFFORTS = {
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
+THINKING_BUDGETS = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16_384,
+    "xhigh": 32_768,
+    "max": 32_768,
+}
 ANSWER_TOOL = "answer"  # the tool that older models have to call where the answer has a schema
 SUPPORTED_KEYWORDS = frozenset(
     (
-        *("type", "properties", "required", "items", "enum", "const", "anyOf", "allOf", "$ref", "$defs"),
+        *(
+            "type",
+            "properties",
+            "required",
+            "items",
+            "enum",
+            "const",
+            "anyOf",
+            "allOf",
+            "$ref",
+            "$defs",
+        ),
         *("description", "title", "format"),
     )
 )
@@ -42,7 +77,9 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     key = context.keys.get(KEY_VARIABLE, "").strip()
     if not key:
         raise missing_key("anthropic", KEY_VARIABLE)
-    url = check_base_url(address, address.base_url or context.keys.get(URL_VARIABLE, "") or BASE_URL)
+    url = check_base_url(
+        address, address.base_url or context.keys.get(URL_VARIABLE, "") or BASE_URL
+    )
     return AnthropicModel(address, url, key, context)
 
 
@@ -67,7 +104,11 @@ class AnthropicModel(HttpModel):
             body["system"] = system
         if request.tools:
             body["tools"] = [
-                {"name": tool.name, "description": tool.description, "input_schema": _object_schema(tool.parameters)}
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": _object_schema(tool.parameters),
+                }
                 for tool in request.tools
             ]
         forced = request.schema is not None and "output_config.format" in unsupported_params
@@ -84,18 +125,29 @@ class AnthropicModel(HttpModel):
             body["tools"] = [*body.get("tools", ()), answer]
             body["tool_choice"] = {"type": "tool", "name": ANSWER_TOOL}
         thinks = dict_or_empty(body.get("thinking")).get("type") in ("adaptive", "enabled")
-        if request.temperature is not None and "temperature" not in unsupported_params and not thinks:
+        if (
+            request.temperature is not None
+            and "temperature" not in unsupported_params
+            and not thinks
+        ):
             body["temperature"] = min(1.0, request.temperature)
         return body
 
     def _write_effort(
-        self, body: dict[str, Any], request: Request, unsupported_params: frozenset[str], *, forced: bool
+        self,
+        body: dict[str, Any],
+        request: Request,
+        unsupported_params: frozenset[str],
+        *,
+        forced: bool,
     ) -> None:
         """How long to think. Older models take an older form, so the newest is tried first."""
         effort = request.effort or self.address.effort
         if effort == "none":
             ways = ("disabled", "between_tools")
-            if way := next((way for way in ways if f"thinking {way}" not in unsupported_params), ""):
+            if way := next(
+                (way for way in ways if f"thinking {way}" not in unsupported_params), ""
+            ):
                 body["thinking"] = {"type": way}
         elif not effort or forced:  # a model that is forced to call a tool cannot think first
             pass
@@ -109,8 +161,13 @@ class AnthropicModel(HttpModel):
             body["max_tokens"] += budget  # the limit is meant for the answer
 
     def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
-        output, thinking = dict_or_empty(body.get("output_config")), dict_or_empty(body.get("thinking"))
-        if "format" in output and re.search(r"output_config\.format|output_format|schema|structured output", error):
+        output, thinking = (
+            dict_or_empty(body.get("output_config")),
+            dict_or_empty(body.get("thinking")),
+        )
+        if "format" in output and re.search(
+            r"output_config\.format|output_format|schema|structured output", error
+        ):
             return "output_config.format"
         if "effort" in output and "effort" in error:
             return "output_config.effort"
@@ -123,7 +180,9 @@ class AnthropicModel(HttpModel):
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         blocks = [dict_or_empty(block) for block in list_or_empty(answer.get("content"))]
         reason = str(answer.get("stop_reason") or "")
-        text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+        text = "".join(
+            str(block.get("text") or "") for block in blocks if block.get("type") == "text"
+        )
         if reason == "refusal":
             details = dict_or_empty(answer.get("stop_details"))
             reason = details.get("explanation") or details.get("category") or text or "no details"
@@ -132,7 +191,9 @@ class AnthropicModel(HttpModel):
         is_empty = not isinstance(answer.get("content"), list) or not (blocks or reason)
         self.check_whole(answer, answer.get("stop_reason", ""), is_empty=is_empty)
         calls = tuple(
-            ToolCall(str(block.get("id")), str(block.get("name")), parse_arguments(block.get("input")))
+            ToolCall(
+                str(block.get("id")), str(block.get("name")), parse_arguments(block.get("input"))
+            )
             for block in blocks
             if block.get("type") == "tool_use"
         )
@@ -144,7 +205,9 @@ class AnthropicModel(HttpModel):
         stop = STOP_REASONS.get(reason, "other")
         if stop in ("length", "context") and not text.strip() and not calls:
             raise self.output_limit_error(reason, stop)
-        thinking = tuple(block for block in blocks if block.get("type") in ("thinking", "redacted_thinking"))
+        thinking = tuple(
+            block for block in blocks if block.get("type") in ("thinking", "redacted_thinking")
+        )
         thoughts = "".join(str(block.get("thinking") or "") for block in thinking)
         model = str(answer.get("model") or "")
         usage = self.parse_usage(answer, request, text + thoughts)
@@ -160,7 +223,9 @@ class AnthropicModel(HttpModel):
             request,
             output,
         )
-        reasoning = count_or_zero(dict_or_empty(usage.get("output_tokens_details")).get("thinking_tokens"))
+        reasoning = count_or_zero(
+            dict_or_empty(usage.get("output_tokens_details")).get("thinking_tokens")
+        )
         cost = self.price.cost(input_tokens, output_tokens, read, written)
         return Usage(input_tokens, output_tokens, read, min(reasoning, output_tokens), cost)
 
@@ -175,12 +240,16 @@ def close_schema(schema: object) -> Any:
     unsupported: dict[str, Any] = {}
     for keyword, value in dict_or_empty(cast("object", schema)).items():
         if keyword in ("properties", "$defs"):
-            closed[keyword] = {name: close_schema(inner) for name, inner in dict_or_empty(value).items()}
+            closed[keyword] = {
+                name: close_schema(inner) for name, inner in dict_or_empty(value).items()
+            }
         elif keyword in ("items", "anyOf", "allOf"):
             closed[keyword] = close_schema(value)
         elif keyword == "oneOf":
             closed["anyOf"] = close_schema(value)
-        elif (keyword == "format" and value not in SUPPORTED_FORMATS) or keyword not in SUPPORTED_KEYWORDS:
+        elif (
+            keyword == "format" and value not in SUPPORTED_FORMATS
+        ) or keyword not in SUPPORTED_KEYWORDS:
             unsupported[keyword] = value
         else:
             closed[keyword] = value
@@ -199,7 +268,9 @@ def _object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write_system(messages: Iterable[Message]) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = [
-        {"type": "text", "text": message.text} for message in messages if message.role == "system" and message.text
+        {"type": "text", "text": message.text}
+        for message in messages
+        if message.role == "system" and message.text
     ]
     if blocks:  # the same for every case of an arm
         blocks[-1]["cache_control"] = {"type": "ephemeral"}
@@ -224,9 +295,17 @@ def _write_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def _blocks(message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
         error = {"is_error": True} if message.is_error else {}
-        return [{"type": "tool_result", "tool_use_id": message.call_id, "content": message.text, **error}]
+        return [
+            {
+                "type": "tool_result",
+                "tool_use_id": message.call_id,
+                "content": message.text,
+                **error,
+            }
+        ]
     text = [{"type": "text", "text": message.text}] if message.text.strip() else []
     calls = [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)} for call in message.calls
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+        for call in message.calls
     ]
     return [*(dict(block) for block in message.thinking), *text, *calls]

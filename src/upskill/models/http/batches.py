@@ -119,7 +119,9 @@ class Batches(ABC):
                     try:
                         line = dict_or_empty(json.loads(text))
                     except (ValueError, RecursionError):
-                        raise ModelError("the batch results are not JSON Lines", status=200) from None
+                        raise ModelError(
+                            "the batch results are not JSON Lines", status=200
+                        ) from None
                     yield self.parse_result(line)
 
     def chunks(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
@@ -134,7 +136,9 @@ class Batches(ABC):
         if chunk:
             yield chunk
 
-    async def request_json(self, url: str, body: bytes | None = None, *, once: bool = False, form: str = "") -> Any:
+    async def request_json(
+        self, url: str, body: bytes | None = None, *, once: bool = False, form: str = ""
+    ) -> Any:
         """The JSON object at this URL: a GET, or a POST of this body."""
         response = await self.model.send(url, body, once=once, content_type=form)
         try:
@@ -142,7 +146,9 @@ class Batches(ABC):
         except (ValueError, RecursionError):
             answer = {}
         if not answer:
-            raise ModelError("the batch API returned 200 with something that is not a JSON object", status=200)
+            raise ModelError(
+                "the batch API returned 200 with something that is not a JSON object", status=200
+            )
         return answer
 
 
@@ -182,7 +188,9 @@ class OpenAIBatches(Batches):
         key = str(line.get("custom_id") or "")
         if response := dict_or_empty(line.get("response")):
             body = json.dumps(response.get("body")).encode()
-            return BatchResult(key, Response(count_or_zero(response.get("status_code")) or 200, {}, body))
+            return BatchResult(
+                key, Response(count_or_zero(response.get("status_code")) or 200, {}, body)
+            )
         return BatchResult(key, None, _error_message(line.get("error")) or "no details")
 
     def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
@@ -197,7 +205,9 @@ class OpenAIBatches(Batches):
             total=count_or_zero(counts.get("total")),
             answered=count_or_zero(counts.get("completed")),
             failed=count_or_zero(counts.get("failed")),
-            error=self.model.excerpt("; ".join(dict.fromkeys(errors))) if status == "failed" else "",
+            error=self.model.excerpt("; ".join(dict.fromkeys(errors)))
+            if status == "failed"
+            else "",
             result_urls=tuple(f"{self.base}/files/{file}/content" for file in files if file),
         )
 
@@ -227,7 +237,10 @@ class AnthropicBatches(Batches):
         return BatchResult(key, None, UNANSWERED.get(kind, f"unknown kind of result: {kind}"))
 
     def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
-        counts = {name: count_or_zero(count) for name, count in dict_or_empty(batch.get("request_counts")).items()}
+        counts = {
+            name: count_or_zero(count)
+            for name, count in dict_or_empty(batch.get("request_counts")).items()
+        }
         ended = batch.get("processing_status") == "ended"
         answered = counts.get("succeeded", 0)
         failed = sum(counts.get(name, 0) for name in ("errored", "canceled", "expired"))

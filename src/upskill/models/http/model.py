@@ -25,7 +25,13 @@ from upskill.models.draws import (
     why_no_answer,
 )
 from upskill.models.endpoints import ENDPOINTS, is_loopback
-from upskill.models.http.transport import Response, Timeouts, Transport, TransportError, acquire_transport
+from upskill.models.http.transport import (
+    Response,
+    Timeouts,
+    Transport,
+    TransportError,
+    acquire_transport,
+)
 from upskill.models.ledger import count_retry
 from upskill.models.parsing import (
     collect_secrets,
@@ -54,7 +60,11 @@ UNSUPPORTED_PARAM = (
     r"(?i)unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
     r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex"
 )
-HEADERS = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "upskill"}
+HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json",
+    "User-Agent": "upskill",
+}
 MIN_UPLOAD_RATE = 250_000  # bytes per second; a slower upload times out
 DOWNLOAD_TIMEOUT = 3600.0  # seconds
 logger = logging.getLogger(__name__)
@@ -71,13 +81,20 @@ class HttpModel(ABC):
     key_variable = ""  # named in hints
 
     def __init__(
-        self, address: Address, url: str, key: str, context: ModelContext, transport: Transport | None = None
+        self,
+        address: Address,
+        url: str,
+        key: str,
+        context: ModelContext,
+        transport: Transport | None = None,
     ) -> None:
         self.address = address
         self.url = url
         self.context = context
         self.timeouts = Timeouts(context.timeout, context.timeout)
-        self.unsupported_params: frozenset[str] = frozenset()  # learned from the errors of this server
+        self.unsupported_params: frozenset[str] = (
+            frozenset()
+        )  # learned from the errors of this server
         self._shares_transport = transport is None
         self.transport = transport or acquire_transport()
         self._limiter = limiter_for(_origin(url), context.connections)
@@ -115,7 +132,13 @@ class HttpModel(ABC):
             raise
         self.breaker.record_success()
         seconds = time.monotonic() - started
-        logger.info("%s: replied in %.2f s (%d attempts): %s", self.address.name, seconds, attempts, reply.usage)
+        logger.info(
+            "%s: replied in %.2f s (%d attempts): %s",
+            self.address.name,
+            seconds,
+            attempts,
+            reply.usage,
+        )
         return replace(reply, seconds=seconds, attempts=attempts)
 
     async def close(self) -> None:
@@ -136,14 +159,18 @@ class HttpModel(ABC):
         headers = self._headers | ({"Content-Type": content_type} if content_type else {})
         timeout = self.context.timeout + len(body or b"") / MIN_UPLOAD_RATE
         timeouts = Timeouts(timeout, DOWNLOAD_TIMEOUT if into is not None else timeout)
-        return (await self._send_with_retries(url, headers, timeouts, body, into=into, once=once))[0]
+        return (await self._send_with_retries(url, headers, timeouts, body, into=into, once=once))[
+            0
+        ]
 
     def parse_response(self, response: Response, request: Request) -> Reply:
         if response.status != 200:
             raise self._status_error(response)
         return self._parse_paid_reply(response, request)
 
-    def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
+    def learn_from(
+        self, response: Response, request: Request, unsupported_params: frozenset[str]
+    ) -> bool:
         """Learn which other parameter is unsupported; True when a retry may help."""
         text = _error_text(response.body, with_fields=True)
         if not re.search(UNSUPPORTED_PARAM, text):
@@ -151,7 +178,9 @@ class HttpModel(ABC):
         param = self.rejected_param(text, self.build_body(request, unsupported_params))
         if not param or param in unsupported_params:
             return False
-        self.tell_once(f"{self.address.name}: the server does not support {param}; continuing without it")
+        self.tell_once(
+            f"{self.address.name}: the server does not support {param}; continuing without it"
+        )
         self.unsupported_params |= {param}
         return True
 
@@ -220,12 +249,20 @@ class HttpModel(ABC):
     def _log(self, url: str, body: bytes | None, response: Response) -> None:
         """Without headers, which hold the key."""
         method = "GET" if body is None else "POST"
-        logger.info("%s: %s %s: %d", self.address.name, method, url.partition("?")[0], response.status)
+        logger.info(
+            "%s: %s %s: %d", self.address.name, method, url.partition("?")[0], response.status
+        )
         if logger.isEnabledFor(logging.DEBUG):
             sent, received = (
-                redact(data.decode("utf-8", "replace"), self._secrets) for data in (body or b"", response.body)
+                redact(data.decode("utf-8", "replace"), self._secrets)
+                for data in (body or b"", response.body)
             )
-            logger.debug("%s: sent %s, received %s", self.address.name, sent or "nothing", received or "nothing")
+            logger.debug(
+                "%s: sent %s, received %s",
+                self.address.name,
+                sent or "nothing",
+                received or "nothing",
+            )
 
     def _parse_paid_reply(self, response: Response, request: Request) -> Reply:
         """The reply; an error says what was paid all the same."""
@@ -244,7 +281,9 @@ class HttpModel(ABC):
         for failure in proxy_failures(headers):
             if failure == "another model":
                 message = f"the proxy let another model answer: {headers.get('x-litellm-model-group', 'unnamed')}"
-                raise ModelError(message, "Turn off its fallbacks for this model.", status=200, failure=failure)
+                raise ModelError(
+                    message, "Turn off its fallbacks for this model.", status=200, failure=failure
+                )
             if draws := current_draws():
                 draws.add(failure)
 
@@ -252,7 +291,9 @@ class HttpModel(ABC):
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
         """The tokens used, estimated from `output` where the response does not say."""
 
-    def estimate_usage(self, input_tokens: int, output_tokens: int, request: Request, output: str) -> tuple[int, int]:
+    def estimate_usage(
+        self, input_tokens: int, output_tokens: int, request: Request, output: str
+    ) -> tuple[int, int]:
         if input_tokens and (output_tokens or not output):
             return input_tokens, output_tokens
         self.tell_once(
@@ -290,12 +331,18 @@ class HttpModel(ABC):
         may_retry = response.headers.get("x-should-retry") != "false" and not is_final
         if is_long or not may_retry or tries > max_retries(error.failure, self.context.retries):
             if is_long:
-                error.hint = f"The server asks you to wait {wait:.0f} s. Then run the same command again."
+                error.hint = (
+                    f"The server asks you to wait {wait:.0f} s. Then run the same command again."
+                )
             raise error
         delay = max(wait, 0.001) if wait is not None else backoff(tries + 1)
-        return self._log_retry(f"the server answered {response.status}", delay, error.failure, response.status)
+        return self._log_retry(
+            f"the server answered {response.status}", delay, error.failure, response.status
+        )
 
-    def _log_retry(self, reason: str, delay: float, failure: str, status: int | None = None) -> float:
+    def _log_retry(
+        self, reason: str, delay: float, failure: str, status: int | None = None
+    ) -> float:
         if draws := current_draws():
             draws.add(failure, status)
         logger.info("%s: %s; retrying in %.1f s", self.address.name, reason, delay)
@@ -306,11 +353,19 @@ class HttpModel(ABC):
         message = f"the server answered {status}: {self.excerpt(text) or 'no details'}"
         if status == 200:
             message = f"the server returned 200 with an error: {self.excerpt(text)}"
-        failure = "error in a 200" if status == 200 else status_failure(status, response.headers, text)
+        failure = (
+            "error in a 200" if status == 200 else status_failure(status, response.headers, text)
+        )
         if stop := unanswered_stop(text, status):
-            hint = "The prompt is too long for this model: shorten the case or the skill." if stop == "context" else ""
+            hint = (
+                "The prompt is too long for this model: shorten the case or the skill."
+                if stop == "context"
+                else ""
+            )
             return Unanswered(message, hint, stop=stop, status=status)
-        hint = STATUS_HINTS.get(401 if failure == "status 401" else 404 if failure == "no such model" else status, "")
+        hint = STATUS_HINTS.get(
+            401 if failure == "status 401" else 404 if failure == "no such model" else status, ""
+        )
         hint = hint.format(key=self.key_variable or "the key")
         if re.search(OUT_OF_CREDIT, text):
             hint = "The account has no credit left."
@@ -319,12 +374,18 @@ class HttpModel(ABC):
     def _decode(self, response: Response) -> dict[str, Any]:
         """The JSON object of a 200, which some servers also use for errors."""
         if not response.body.strip():
-            raise ModelError("the server returned 200 with an empty body", status=200, failure="unreadable body")
+            raise ModelError(
+                "the server returned 200 with an empty body", status=200, failure="unreadable body"
+            )
         try:
             answer: Any = json.loads(response.body)
         except (ValueError, RecursionError):
             excerpt = self.excerpt(_error_text(response.body))
-            kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
+            kind = (
+                "an HTML page"
+                if response.body.lstrip()[:1] == b"<"
+                else "something that is not JSON"
+            )
             hint = "Is the base URL right?" if kind == "an HTML page" else ""
             message = f"the server returned 200 with {kind}: {excerpt}"
             raise ModelError(message, hint, status=200, failure="unreadable body") from None
@@ -336,7 +397,9 @@ class HttpModel(ABC):
     def check_whole(self, answer: dict[str, Any], reason: object, *, is_empty: bool) -> None:
         """ModelError for a body that holds no whole answer."""
         if why := why_no_answer(None if reason is None else str(reason), is_empty=is_empty):
-            raise ModelError(f"{why}: {self.excerpt(json.dumps(answer))}", status=200, failure="no answer")
+            raise ModelError(
+                f"{why}: {self.excerpt(json.dumps(answer))}", status=200, failure="no answer"
+            )
 
     def output_limit_error(self, reason: str, stop: Stop = "length") -> Unanswered:
         """For a model that reached its limit before the first word of the answer."""
@@ -364,7 +427,9 @@ def missing_key(provider: str, variable: str) -> UsageError:
 
 def check_base_url(address: Address, url: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{address.name!r}: the base URL {url!r} does not start with http:// or https://")
+        raise UsageError(
+            f"{address.name!r}: the base URL {url!r} does not start with http:// or https://"
+        )
     return url
 
 
@@ -398,7 +463,11 @@ def _error_text(body: bytes, *, with_fields: bool = False) -> str:
     text = body.decode("utf-8", "replace").strip()
     if text[:1] == "<":
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-        plain = title.group(1) if title else re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL)
+        plain = (
+            title.group(1)
+            if title
+            else re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL)
+        )
         return unescape(plain).strip()
     try:
         answer: Any = json.loads(text)
@@ -412,7 +481,9 @@ def _error_text(body: bytes, *, with_fields: bool = False) -> str:
     error: Any = fields.get("error") or fields.get("message") or fields.get("detail") or text
     inner = dict_or_empty(error)
     words = (inner.get("code"), inner.get("type"))
-    code = next((word for word in words if isinstance(word, str) and word and not word.isdecimal()), "")
+    code = next(
+        (word for word in words if isinstance(word, str) and word and not word.isdecimal()), ""
+    )
     message: Any = inner.get("message") or error
     if not isinstance(message, str):
         message = json.dumps(message, ensure_ascii=False)

@@ -46,7 +46,9 @@ class TransportError(UpskillError):
     def __init__(
         self,
         message: str,
-        kind: Literal["no connection", "dropped connection", "timeout", "too large", "unreadable body"],
+        kind: Literal[
+            "no connection", "dropped connection", "timeout", "too large", "unreadable body"
+        ],
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -104,7 +106,9 @@ class Transport:
             raise TransportError(f"no connection within {connect:g} s", "no connection") from error
         except TimeoutError as error:
             if began:
-                raise TransportError(f"the answer was not complete after {timeouts.total:g} s", "timeout") from error
+                raise TransportError(
+                    f"the answer was not complete after {timeouts.total:g} s", "timeout"
+                ) from error
             raise TransportError(f"no answer started within {wait:g} s", "timeout") from error
         except (aiohttp.ClientError, ConnectionError, ValueError) as error:
             raise _transport_error(error, began=began) from error
@@ -112,7 +116,9 @@ class Transport:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS)
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+            )
         return self._session
 
 
@@ -137,7 +143,8 @@ def _transport_error(error: Exception, *, began: bool) -> TransportError:
         case _:
             cause = str(error) or type(error).__name__
             return TransportError(
-                f"the connection dropped before the answer was complete: {cause}", "dropped connection"
+                f"the connection dropped before the answer was complete: {cause}",
+                "dropped connection",
             )
     return TransportError(f"no connection: {cause}", "no connection")
 
@@ -146,7 +153,9 @@ def is_unreadable(error: Exception) -> bool:
     """Whether a response is malformed, or in an encoding that cannot be decoded."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return False
-    return isinstance(error, aiohttp.ClientResponseError) or isinstance(error.__cause__, ContentEncodingError)
+    return isinstance(error, aiohttp.ClientResponseError) or isinstance(
+        error.__cause__, ContentEncodingError
+    )
 
 
 # Where systems keep the certificates they trust, in one file.
@@ -178,7 +187,11 @@ def trusted_certificates() -> ssl.SSLContext:
 def proxy_for(url: str) -> str | None:
     """The proxy that the environment sets for this URL; never for a server on this machine."""
     parts = urlsplit(url)
-    return None if is_loopback(url) or proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    return (
+        None
+        if is_loopback(url) or proxy_bypass(parts.hostname or "")
+        else getproxies().get(parts.scheme)
+    )
 
 
 async def _read(response: aiohttp.ClientResponse, into: IO[bytes] | None) -> bytes:

@@ -64,7 +64,9 @@ class StoredRun:
 
     @cached_property
     def used_cases(self) -> frozenset[str]:
-        return self.store.run(self.run.id).plan.to_plan().used_cases  # from texts that are not redacted
+        return (
+            self.store.run(self.run.id).plan.to_plan().used_cases
+        )  # from texts that are not redacted
 
     @property
     def baseline(self) -> str:
@@ -79,7 +81,8 @@ class StoredRun:
         for model, so_far in self.unfinished.items():
             hint = "Run the same eval command to continue it. The csv and jsonl formats have the trials so far."
             raise UsageError(
-                f"{self.run.id}: {model} is {so_far}, so there are no totals yet, with or without the skill", hint
+                f"{self.run.id}: {model} is {so_far}, so there are no totals yet, with or without the skill",
+                hint,
             )
 
     def results(self, model: str | None = None, arm: str | None = None) -> Iterator[Result]:

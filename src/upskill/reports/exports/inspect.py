@@ -28,7 +28,9 @@ def write(source: StoredRun, folder: Path) -> None:
     created = datetime.fromisoformat(source.run.created)
     models = source.run.models
     for number, model in enumerate(models, start=1):
-        name = file_name(model, number if len(models) > 1 else 0).replace("_", "-")  # which parts the parts of a name
+        name = file_name(model, number if len(models) > 1 else 0).replace(
+            "_", "-"
+        )  # which parts the parts of a name
         for arm in source.run.plan.arms:
             log = _Log(source, model, arm)
             task = file_name(f"{source.run.skill}-{arm}").replace("_", "-")
@@ -38,7 +40,9 @@ def write(source: StoredRun, folder: Path) -> None:
 class _Log:
     def __init__(self, source: StoredRun, model: str, arm: str) -> None:
         self.source, self.model, self.arm = source, model, arm
-        self.scored: dict[str, list[int]] = {}  # by score: how many are right, and how many there are
+        self.scored: dict[
+            str, list[int]
+        ] = {}  # by score: how many are right, and how many there are
         self.usage: dict[str, dict[str, Any]] = {}
         self.samples = self.errored = 0
         self.plan: dict[str, Any] = {
@@ -50,7 +54,10 @@ class _Log:
         spec = self._spec()
         with ZipFile(path, "w", ZIP_DEFLATED) as log:
             _add(log, "_journal/start.json", {"version": VERSION, "eval": spec, "plan": self.plan})
-            summaries = [self._write_sample(log, result) for result in self.source.results(self.model, self.arm)]
+            summaries = [
+                self._write_sample(log, result)
+                for result in self.source.results(self.model, self.arm)
+            ]
             _add(log, "summaries.json", summaries)
             _add(log, "header.json", self._header(spec))
 
@@ -111,9 +118,15 @@ class _Log:
                 "total_samples": planned,
                 "completed_samples": self.samples - self.errored,
                 # None before the end: the logs of two arms would reveal how they differ so far.
-                "scores": [self._score(name) for name in names if self.model not in self.source.unfinished],
+                "scores": [
+                    self._score(name) for name in names if self.model not in self.source.unfinished
+                ],
             },
-            "stats": {"started_at": run.created, "completed_at": run.created, "model_usage": self.usage},
+            "stats": {
+                "started_at": run.created,
+                "completed_at": run.created,
+                "model_usage": self.usage,
+            },
         }
 
     def _score(self, name: str) -> dict[str, Any]:
@@ -126,7 +139,9 @@ class _Log:
             "scorer": name,
             "scored_samples": count,
             "unscored_samples": self.samples - count,
-            "metrics": {metric: {"name": metric, "value": value} for metric, value in metrics.items()},
+            "metrics": {
+                metric: {"name": metric, "value": value} for metric, value in metrics.items()
+            },
         }
 
 
@@ -140,7 +155,12 @@ EXPORT = FolderExport(write)
 
 
 OUTCOME = "outcome"  # the score that says whether the trial passed
-STOPS = {"length": "max_tokens", "context": "model_length", "refusal": "content_filter", "repetition": "max_tokens"}
+STOPS = {
+    "length": "max_tokens",
+    "context": "model_length",
+    "refusal": "content_filter",
+    "repetition": "max_tokens",
+}
 LIMITS = {"turns": "turn", "tokens": "token", "seconds": "time"}
 _PLAIN_ID = re.compile(r"[\w][\w .,:;()+=@#-]{0,150}")
 MAX_SUMMARY_TEXT = 1000  # characters of a text in a summary
@@ -240,10 +260,14 @@ def add_usage(total: dict[str, dict[str, Any]], model: str, used: Mapping[str, A
         total[model] = dict(used)
         return
     sums = ((name, value, before[name]) for name, value in used.items())
-    total[model] = {name: None if None in (value, earlier) else earlier + value for name, value, earlier in sums}
+    total[model] = {
+        name: None if None in (value, earlier) else earlier + value for name, value, earlier in sums
+    }
 
 
-def _prompt_messages(source: StoredRun, result: Result, case: StoredCase) -> Iterator[dict[str, Any]]:
+def _prompt_messages(
+    source: StoredRun, result: Result, case: StoredCase
+) -> Iterator[dict[str, Any]]:
     plan = source.run.plan
     if plan.agent == "chat" and result.trial.arm == "skill":
         yield {"role": "system", "content": plan.skill.body}
@@ -266,8 +290,17 @@ def _messages(trace: Trace) -> Iterator[dict[str, Any]]:
                 "type": "function",
             }
             yield _assistant(thoughts, "", trace.model) | {"tool_calls": [call]}
-            error = {"type": "unknown", "message": step.output[:MAX_SUMMARY_TEXT]} if step.status == "error" else None
-            result = {"role": "tool", "content": step.output, "tool_call_id": call["id"], "function": step.tool}
+            error = (
+                {"type": "unknown", "message": step.output[:MAX_SUMMARY_TEXT]}
+                if step.status == "error"
+                else None
+            )
+            result = {
+                "role": "tool",
+                "content": step.output,
+                "tool_call_id": call["id"],
+                "function": step.tool,
+            }
             yield result | ({"error": error} if error else {})
             thoughts = []
         elif step.kind == "assistant":
@@ -300,13 +333,17 @@ def _output(result: Result) -> dict[str, Any]:
 
 def _scores(result: Result) -> dict[str, Any]:
     answer = result.trace.answer if result.trace else ""
-    reasons = "; ".join(each.reason for each in result.findings if each.decides and each.passed is not True)
+    reasons = "; ".join(
+        each.reason for each in result.findings if each.decides and each.passed is not True
+    )
     scores = {OUTCOME: _score(result.passed is True, answer, reasons or "every check passed")}
     for finding in result.findings:
         name, number = finding.check, 2
         while name in scores:
             name, number = f"{finding.check} {number}", number + 1
-        scores[name] = _score(finding.passed, answer, finding.reason) | {"metadata": {"decides": finding.decides}}
+        scores[name] = _score(finding.passed, answer, finding.reason) | {
+            "metadata": {"decides": finding.decides}
+        }
     return scores
 
 

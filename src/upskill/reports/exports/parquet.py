@@ -16,7 +16,9 @@ _TYPES: dict[str, Any] = {
     "number": pa.float64(),
     "boolean": pa.bool_(),
 }
-SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()], metadata={"creator": "upskill"})
+SCHEMA = pa.schema(
+    [(name, _TYPES[kind]) for name, kind in COLUMNS.items()], metadata={"creator": "upskill"}
+)
 
 
 def write(run: StoredRun, stream: BinaryIO) -> None:

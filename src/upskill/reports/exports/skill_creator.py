@@ -18,7 +18,11 @@ from upskill.reports.exports import FolderExport, StoredRun, file_name
 from upskill.runs.planning.plan import Result
 from upskill.sandboxes import printable
 
-METRICS = {"pass_rate": "+.2f", "time_seconds": "+.1f", "tokens": "+.0f"}  # how a difference is written
+METRICS = {
+    "pass_rate": "+.2f",
+    "time_seconds": "+.1f",
+    "tokens": "+.0f",
+}  # how a difference is written
 
 
 @dataclass
@@ -63,13 +67,24 @@ class _Workspace:
         self.names = {"skill": "with_skill", "baseline": "without_skill"}
         if source.run.plan.reference_skill:
             self.names = {"skill": "new_skill", "baseline": "old_skill"}
-        self.configurations = {name: _Configuration() for arm, name in self.names.items() if arm in self.arms}
+        self.configurations = {
+            name: _Configuration() for arm, name in self.names.items() if arm in self.arms
+        }
 
     def write(self) -> None:
         self.folder.mkdir(parents=True)
         for number, case in enumerate(self.source.cases.values()):
-            expectations = [f"{name}: {_as_text(value)}" for check in case.checks for name, value in check.items()]
-            metadata = {"eval_id": number, "eval_name": case.id, "prompt": case.prompt, "assertions": expectations}
+            expectations = [
+                f"{name}: {_as_text(value)}"
+                for check in case.checks
+                for name, value in check.items()
+            ]
+            metadata = {
+                "eval_id": number,
+                "eval_name": case.id,
+                "prompt": case.prompt,
+                "assertions": expectations,
+            }
             # Its viewer looks beside the runs, its scripts in the folder of the case.
             for name in ("", *self.configurations):
                 _write_json(self.folder / f"eval-{number}" / name / "eval_metadata.json", metadata)
@@ -77,7 +92,11 @@ class _Workspace:
             file.write('{\n"runs": [')  # streamed: the runs, then their sums
             for number, row in enumerate(self._rows()):
                 file.write(f"{',' if number else ''}\n{json.dumps(row)}")
-            sums = {"metadata": self._metadata(), "run_summary": self._summary(), "notes": self._notes()}
+            sums = {
+                "metadata": self._metadata(),
+                "run_summary": self._summary(),
+                "notes": self._notes(),
+            }
             file.write(f"\n],\n{json.dumps(sums, indent=1)[1:].lstrip()}\n")
         _write_text(self.folder / "benchmark.md", self._markdown())
 
@@ -92,7 +111,12 @@ class _Workspace:
             number = trial.seed - self.source.run.plan.seed + 1
             _write_run(self.folder / f"eval-{case}" / name / f"run-{number}", self.source, result)
             if result.passed is not None:
-                run = {"eval_id": case, "eval_name": trial.case, "configuration": name, "run_number": number}
+                run = {
+                    "eval_id": case,
+                    "eval_name": trial.case,
+                    "configuration": name,
+                    "run_number": number,
+                }
                 row = run | _graded(result)
                 self.configurations[name].add(row)
                 yield row
@@ -105,22 +129,31 @@ class _Workspace:
             "analyzer_model": "",
             "timestamp": self.source.run.created,
             "evals_run": list(range(len(self.source.cases))),
-            "runs_per_configuration": max((each.most_runs for each in self.configurations.values()), default=0),
+            "runs_per_configuration": max(
+                (each.most_runs for each in self.configurations.values()), default=0
+            ),
         }
 
     def _summary(self) -> dict[str, Any]:
         summary = {name: each.summarize() for name, each in self.configurations.items()}
         means = [{name: each[name]["mean"] for name in METRICS} for each in summary.values()]
         without = means[1] if len(means) > 1 else dict.fromkeys(METRICS, 0.0)
-        delta = {name: format(means[0][name] - without[name], form) for name, form in METRICS.items()} if means else {}
+        delta = (
+            {name: format(means[0][name] - without[name], form) for name, form in METRICS.items()}
+            if means
+            else {}
+        )
         return {**summary, "delta": delta}
 
     def _notes(self) -> list[str]:
         errored = self.source.run.errored
         passed = [
-            f"{name} {each.passed} of {len(each.metrics['tokens'])}" for name, each in self.configurations.items()
+            f"{name} {each.passed} of {len(each.metrics['tokens'])}"
+            for name, each in self.configurations.items()
         ]
-        notes = [f"pass_rate is the share of expectations that hold. All of them hold in: {', '.join(passed)} trials."]
+        notes = [
+            f"pass_rate is the share of expectations that hold. All of them hold in: {', '.join(passed)} trials."
+        ]
         notes += [f"The run is {replayed}."] if (replayed := self.source.run.plan.replayed) else []
         notes += [f"{errored} trials in the run errored and have no grading."] if errored else []
         left_out = [arm for arm in self.arms if arm not in self.names]
@@ -139,8 +172,13 @@ class _Workspace:
             f"|---|{'---|' * (len(heads) + 1)}",
         ]
         for name in METRICS:
-            cells = [f"{summary[each][name]['mean']} ± {summary[each][name]['stddev']}" for each in self.configurations]
-            lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} | {summary['delta'].get(name, '')} |")
+            cells = [
+                f"{summary[each][name]['mean']} ± {summary[each][name]['stddev']}"
+                for each in self.configurations
+            ]
+            lines.append(
+                f"| {name.replace('_', ' ')} | {' | '.join(cells)} | {summary['delta'].get(name, '')} |"
+            )
         return printable("\n".join([*lines, *(f"\n{note}" for note in self._notes())]) + "\n")
 
 
@@ -171,7 +209,11 @@ def _write_run(folder: Path, source: StoredRun, result: Result) -> None:
     }
     summary = {name: graded["result"][name] for name in ("passed", "failed", "total", "pass_rate")}
     # No `timing` here: its script would then not look for the tokens in timing.json.
-    grading = {"expectations": graded["expectations"], "summary": summary, "execution_metrics": metrics}
+    grading = {
+        "expectations": graded["expectations"],
+        "summary": summary,
+        "execution_metrics": metrics,
+    }
     _write_json(folder / "grading.json", grading)
 
 

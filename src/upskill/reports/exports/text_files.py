@@ -44,7 +44,10 @@ def _write_jsonl(run: StoredRun, stream: BinaryIO) -> None:
         row["tags"] = list(case.tags) if case else []
         row["findings"] = json.loads(row["findings"])
         steps = [asdict(step) for step in (result.trace.steps if result.trace else ())]
-        row["steps"] = [{name: value for name, value in step.items() if value not in ("", {}, None)} for step in steps]
+        row["steps"] = [
+            {name: value for name, value in step.items() if value not in ("", {}, None)}
+            for step in steps
+        ]
         if result.traceback:
             row["traceback"] = result.traceback
         stream.write(json.dumps(clean(row), ensure_ascii=False, allow_nan=False).encode() + b"\n")

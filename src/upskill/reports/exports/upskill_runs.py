@@ -18,7 +18,10 @@ from upskill.reports.exports import FolderExport, StoredRun, file_name
 from upskill.runs.planning.plan import Result
 from upskill.runs.stores import Run
 
-RUN_TYPES = {"baseline": "baseline", "skill": "with_skill"}  # in this order: a run is compared with an earlier one
+RUN_TYPES = {
+    "baseline": "baseline",
+    "skill": "with_skill",
+}  # in this order: a run is compared with an earlier one
 
 
 @dataclass
@@ -78,7 +81,9 @@ class _Pass:
             "passed": bool(self.passed) and not self.failed and not self.errored,
             "assertions_passed": self.passed,
             "assertions_total": self.passed + self.failed,
-            "error_message": f"{counted(self.errored, 'trial')} errored: {self.error}" if self.errored else None,
+            "error_message": f"{counted(self.errored, 'trial')} errored: {self.error}"
+            if self.errored
+            else None,
         }
 
 
@@ -91,8 +96,12 @@ def write(source: StoredRun, folder: Path) -> None:
         if trial.arm in RUN_TYPES:
             passes.setdefault((trial.model, trial.seed, trial.arm), _Pass()).add(result)
     batch = f"{datetime.fromisoformat(run.created):%Y_%m_%d_%H_%M}_{file_name(run.id)}"
-    order = sorted(passes, key=lambda key: (run.models.index(key[0]), key[1], list(RUN_TYPES).index(key[2])))
-    results = [_result(run, batch, number, key, passes[key]) for number, key in enumerate(order, start=1)]
+    order = sorted(
+        passes, key=lambda key: (run.models.index(key[0]), key[1], list(RUN_TYPES).index(key[2]))
+    )
+    results = [
+        _result(run, batch, number, key, passes[key]) for number, key in enumerate(order, start=1)
+    ]
     for result in results:
         subfolder = folder / batch / f"run_{result['metadata']['run_number']}"
         _write(subfolder / "run_metadata.json", result["metadata"])
@@ -108,7 +117,9 @@ def write(source: StoredRun, folder: Path) -> None:
     _write(folder / batch / "batch_summary.json", summary)
 
 
-def _result(run: Run, batch: str, number: int, key: tuple[str, int, str], done: _Pass) -> dict[str, Any]:
+def _result(
+    run: Run, batch: str, number: int, key: tuple[str, int, str], done: _Pass
+) -> dict[str, Any]:
     model, _, arm = key
     metadata = {
         "model": model,

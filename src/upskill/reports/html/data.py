@@ -31,7 +31,18 @@ MAX_SEEDS = 500  # that a case can be opened with
 MAX_STEPS, MIN_STEPS = 400, 10  # of an agent
 # Of the list of trials.
 COLUMNS = (
-    *("case", "model", "arm", "seed", "outcome", "cause", "input_tokens", "output_tokens", "cost_usd", "seconds"),
+    *(
+        "case",
+        "model",
+        "arm",
+        "seed",
+        "outcome",
+        "cause",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+        "seconds",
+    ),
     *("activated", "turns", "tool_calls"),
 )
 DECISIONS = {  # alone, and against a reference skill
@@ -53,7 +64,9 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "upskill": __version__,
         "document": document,
         "run": {
-            **{name: getattr(run, name) for name in ("id", "skill", "created", "trials", "errored")},
+            **{
+                name: getattr(run, name) for name in ("id", "skill", "created", "trials", "errored")
+            },
             **{name: getattr(plan, name) for name in ("agent", "runs")},
             "runs_each": view.runs,
             "description": plan.skill.description,
@@ -106,21 +119,29 @@ def _headline(evaluation: Evaluation, view: RunView, triggered: Sequence[Trigger
         return _conclude_trigger(triggered[0], skill)
     if triggered and not evaluation.leaked:
         return f"How {skill} triggers with {len(triggered)} models."
-    if len(evaluation.unfinished) == len(verdicts) and not evaluation.leaked:  # how many trials have run is said below
+    if (
+        len(evaluation.unfinished) == len(verdicts) and not evaluation.leaked
+    ):  # how many trials have run is said below
         return f"No verdict yet. {view.verdicts[0].conclusion.partition('. ')[2]}"
     replayed = "Replayed: " if evaluation.run.plan.replayed else ""
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion
     counts = Counter[str](verdict.decision for verdict in verdicts)
     against = evaluation.plan.reference_skill is not None
-    (first, most), *others = [(verbs[against], counts[name]) for name, verbs in DECISIONS.items() if counts[name]]
+    (first, most), *others = [
+        (verbs[against], counts[name]) for name, verbs in DECISIONS.items() if counts[name]
+    ]
     more = "".join(f", {verb} {count}" for verb, count in others)
     return f"{replayed}{skill} {first} {most} of {len(verdicts)} models{more}."
 
 
 def _conclude_trigger(metrics: TriggerMetrics, skill: str) -> str:
     kinds = (("needs", metrics.recall), ("does not need", metrics.false_triggers))
-    shares = [f"{percent(rate.value)} of the runs where a query {needs} it" for needs, rate in kinds if rate]
+    shares = [
+        f"{percent(rate.value)} of the runs where a query {needs} it"
+        for needs, rate in kinds
+        if rate
+    ]
     return f"{metrics.model} activates {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
 
 
@@ -139,7 +160,10 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
 def cases_to_page(evaluation: Evaluation, most: int = MAX_PROMPT) -> list[dict[str, Any]]:
     """Texts longer than `most` characters are cut and say how long they were."""
     suite, used = evaluation.run.plan.suite, evaluation.used_cases
-    return [_case(case, suite.source, most) | {"used": case.id in used if used else None} for case in suite.cases]
+    return [
+        _case(case, suite.source, most) | {"used": case.id in used if used else None}
+        for case in suite.cases
+    ]
 
 
 def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
@@ -149,7 +173,9 @@ def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
         "prompt": cut(case.prompt, most),
         "tags": list(case.tags),
         "author": author_of(case, source),
-        "checks": [[next(iter(check)), cut(write_arguments(check), most)["text"]] for check in case.checks],
+        "checks": [
+            [next(iter(check)), cut(write_arguments(check), most)["text"]] for check in case.checks
+        ],
         "files": [[name, cut(text, most)] for name, text in files[:MAX_FILES]],
         "more_files": max(0, len(files) - MAX_FILES),
         "reference": cut(case.reference, most),
@@ -163,7 +189,10 @@ def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
     plan, models = evaluation.run.plan, evaluation.run.models
     return [
         [
-            [[counts[case.id, model, arm, passed] for passed in (True, False, None)] for arm in plan.arms]
+            [
+                [counts[case.id, model, arm, passed] for passed in (True, False, None)]
+                for arm in plan.arms
+            ]
             for model in models
         ]
         for case in plan.suite.cases
@@ -172,7 +201,11 @@ def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
 
 def _activity(outcomes: Iterable[Outcome]) -> dict[str, int] | None:
     """How many trials were offered the skill, opened it, and then passed; None if nothing could be opened."""
-    offered = [row for row in outcomes if row.arm == "skill" and row.activated is not None and row.passed is not None]
+    offered = [
+        row
+        for row in outcomes
+        if row.arm == "skill" and row.activated is not None and row.passed is not None
+    ]
     if not offered:
         return None
     opened = [row for row in offered if row.activated]
@@ -190,13 +223,18 @@ def _skill(evaluation: Evaluation) -> dict[str, Any]:
         lines = [[line.text, list(line.ids), line.is_own] for line in sourced_lines(skill)]
         facts = sum(map(is_fact, skill.body.splitlines()))
     except UsageError:  # a broken file must not hide the skill
-        meta, lines, facts = Provenance(), [[line, list[str](), False] for line in skill.body.splitlines()], 0
+        meta, lines, facts = (
+            Provenance(),
+            [[line, list[str](), False] for line in skill.body.splitlines()],
+            0,
+        )
     return {
         "lines": lines,
         "facts": facts,
         "recorded": bool(meta.sources),
         "evidence": {
-            name: {key: cut(text, 2_000)["text"] for key, text in row.items()} for name, row in meta.evidence.items()
+            name: {key: cut(text, 2_000)["text"] for key, text in row.items()}
+            for name, row in meta.evidence.items()
         },
     }
 
@@ -221,15 +259,22 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
         **trial_row(result.outcome),
         "answer": cut(trace.answer, most) if trace else None,
         "findings": [
-            finding_row(finding) | {"reason": cut(finding.reason, most)["text"]} for finding in result.findings
+            finding_row(finding) | {"reason": cut(finding.reason, most)["text"]}
+            for finding in result.findings
         ],
         "judge_tokens": result.judging.total_tokens,
     }
     if acted:
-        limit = max(MIN_STEPS, min(MAX_STEPS, most // 5))  # if texts have to be short, so has the list of steps
+        limit = max(
+            MIN_STEPS, min(MAX_STEPS, most // 5)
+        )  # if texts have to be short, so has the list of steps
         row["steps"] = [_step(step, most) for step in steps[:limit]]
         row["more_steps"] = max(0, len(steps) - limit)
-    for name, text in (("error", result.error), ("leak", result.leak), ("stop", trace.stop if trace else "")):
+    for name, text in (
+        ("error", result.error),
+        ("leak", result.leak),
+        ("stop", trace.stop if trace else ""),
+    ):
         if text:
             row[name] = cut(text, most)["text"]
     return row
@@ -238,8 +283,15 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
 def _step(step: Step, most: int) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": step.kind, "agent": step.agent or None}
     if step.kind == "tool":
-        fields |= {"tool": step.tool, "status": step.status, "arguments": cut(write_arguments(step.arguments), most)}
-        fields |= {"output": cut(step.output, most) if step.output else None, "seconds": step.seconds}
+        fields |= {
+            "tool": step.tool,
+            "status": step.status,
+            "arguments": cut(write_arguments(step.arguments), most),
+        }
+        fields |= {
+            "output": cut(step.output, most) if step.output else None,
+            "seconds": step.seconds,
+        }
     else:
         fields["text"] = cut(step.text, most)
     return {name: value for name, value in fields.items() if value is not None}

@@ -39,7 +39,19 @@ FOR_ANSWERS = 300_000
 FOR_TAGS = 2_000  # around the blocks of data
 MIN_PROMPT = 100  # characters of one text of a case
 # In this order: each may use the ones before it.
-SCRIPTS = ("text", "source", "diff", "feedback", "trigger", "overview", "findings", "cases", "trials", "opened", "main")
+SCRIPTS = (
+    "text",
+    "source",
+    "diff",
+    "feedback",
+    "trigger",
+    "overview",
+    "findings",
+    "cases",
+    "trials",
+    "opened",
+    "main",
+)
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
@@ -50,22 +62,41 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
         seeds = max(1, evaluation.plan.runs * MAX_TRIALS // trials)
         results, trials = partial(context.first_results, seeds), MAX_TRIALS
         report["run"]["seeds"] = report["run"]["seeds"][:seeds]
-    reviews = feedback_document(evaluation.run, evaluation.people.reviews if evaluation.people else ())["reviews"]
+    reviews = feedback_document(
+        evaluation.run, evaluation.people.reviews if evaluation.people else ()
+    )["reviews"]
     report["reviews"] = [review | {"seed": page_seed(review["seed"])} for review in reviews]
-    lines = [report["headline"], *report["conclusions"]] if len(report["conclusions"]) > 1 else report["conclusions"]
+    lines = (
+        [report["headline"], *report["conclusions"]]
+        if len(report["conclusions"]) > 1
+        else report["conclusions"]
+    )
     lines = [*lines, *filter(None, [replay_note(evaluation.run)])]
     plain = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in lines)}</noscript>"
     title, start = f"{report['run']['skill']} · upskill", "startReport(embeddedSource());"
-    room = MAX_BYTES + EACH * max(0, trials - TRIALS) - FOR_TAGS - len(document(title, plain, start).encode())
+    room = (
+        MAX_BYTES
+        + EACH * max(0, trials - TRIALS)
+        - FOR_TAGS
+        - len(document(title, plain, start).encode())
+    )
     packed = compress(to_json_bytes(report))
 
     # While trials are missing, the scored ones would reveal how the arms differ so far.
     def shown() -> Iterator[Result]:
         each_result = results() if results else ()
-        return (each for each in each_result if each.passed is None or each.trial.model not in evaluation.unfinished)
+        return (
+            each
+            for each in each_result
+            if each.passed is None or each.trial.model not in evaluation.unfinished
+        )
 
     blocks = Blocks(shown, max(room - len(packed), FOR_ANSWERS))
-    text = packed if len(packed) + blocks.size <= room else _shortened(report, evaluation, room - blocks.size)
+    text = (
+        packed
+        if len(packed) + blocks.size <= room
+        else _shortened(report, evaluation, room - blocks.size)
+    )
     data = [_block("summary", text), _block("index", blocks.packed_index)]
     data += [_block(f"trials-{number}", text) for number, text in enumerate(blocks.texts)]
     return document(title, "\n".join([plain, *data]), start)
@@ -91,7 +122,13 @@ def document(title: str, body: str, start: str) -> str:
         f"default-src 'none'; script-src {digest(code)}; style-src {digest(style())}; img-src data:;"
         " base-uri 'none'; form-action 'none'"
     )
-    filled = {"POLICY": html.escape(policy), "TITLE": _text(title), "STYLE": style(), "BODY": body, "SCRIPT": code}
+    filled = {
+        "POLICY": html.escape(policy),
+        "TITLE": _text(title),
+        "STYLE": style(),
+        "BODY": body,
+        "SCRIPT": code,
+    }
     # By hand, from left to right: inserted text is not searched for placeholders.
     parts = _asset("page.html").split("%%")
     return "".join(filled[part] if number % 2 else part for number, part in enumerate(parts))
@@ -100,8 +137,18 @@ def document(title: str, body: str, start: str) -> str:
 @cache
 def style() -> str:
     """The style of the page and its pictures, whose colors follow the chosen theme."""
-    chosen = [f':root[data-theme="{theme}"]{{{pictures.custom_properties(theme)}}}' for theme in ("light", "dark")]
-    return "\n".join([f":root{{{pictures.custom_properties('light')}}}", pictures.style(), *chosen, _asset("page.css")])
+    chosen = [
+        f':root[data-theme="{theme}"]{{{pictures.custom_properties(theme)}}}'
+        for theme in ("light", "dark")
+    ]
+    return "\n".join(
+        [
+            f":root{{{pictures.custom_properties('light')}}}",
+            pictures.style(),
+            *chosen,
+            _asset("page.css"),
+        ]
+    )
 
 
 @cache
@@ -132,7 +179,9 @@ def _asset(name: str) -> str:
 
 BLOCK = 150_000  # bytes of JSON after which a block is closed
 MIN_TEXT = 60  # characters of a text that are kept, however many trials there are
-CLOSE = 1.06  # stop when a text length that fits and one that does not differ by at most this factor
+CLOSE = (
+    1.06  # stop when a text length that fits and one that does not differ by at most this factor
+)
 
 
 class Blocks:

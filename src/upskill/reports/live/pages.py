@@ -75,7 +75,9 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "part_of": part_of(run).replace("`", "") if run.plan.analysis.reported is False else "",
         "state": _state(store, run, decided=current),
         "tokens": sum(row.tokens for row in progress),
-        "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
+        "cost_usd": None
+        if any(cost is None for cost in costs)
+        else sum(cost for cost in costs if cost is not None),
         "verdicts": verdicts,
         "verdicts_are_current": current,
     }
@@ -85,13 +87,22 @@ def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
     looks = {look.model: look for look in store.looks_at(run.id)}
     current = {model: verdict for model, verdict in current_verdicts(store, run).items() if verdict}
     through = run.passed + run.failed + run.errored == run.trials
-    without_pairs = {row.model for row in store.progress(run) if through and not row.passed + row.failed}
+    without_pairs = {
+        row.model for row in store.progress(run) if through and not row.passed + row.failed
+    }
     rows: list[dict[str, Any]] = []
     for model in run.models:
         if model in looks:
-            rows.append(verdict_row(current.get(model) or _verdict(looks[model])) | {"replayed": run.plan.replayed})
+            rows.append(
+                verdict_row(current.get(model) or _verdict(looks[model]))
+                | {"replayed": run.plan.replayed}
+            )
         elif model in without_pairs:  # of which no look is kept
-            rows.append(verdict_row({"model": model, "decision": "undecided", "reason": "errors", "pairs": 0}))
+            rows.append(
+                verdict_row(
+                    {"model": model, "decision": "undecided", "reason": "errors", "pairs": 0}
+                )
+            )
     return rows, bool(rows) and looks.keys() <= current.keys() and len(rows) == len(run.models)
 
 
@@ -104,7 +115,8 @@ def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """A verdict in one line, with the keys of `--json`."""
     arms = {arm: verdict.get(arm, {}).get("pass_rate") for arm in ("baseline", "skill")}
     named = {
-        name: verdict.get(name) for name in ("model", "decision", "reason", "lift", "interval", "pairs", "these_cases")
+        name: verdict.get(name)
+        for name in ("model", "decision", "reason", "lift", "interval", "pairs", "these_cases")
     }
     return {**named, **arms}
 
@@ -114,7 +126,9 @@ def _state(store: Store, run: Run, *, decided: bool) -> State:
         return "running"
     if run.passed + run.failed + run.errored == run.trials:
         return "done"
-    return "ended" if decided else "interrupted"  # a run may be decided before all of its trials have run
+    return (
+        "ended" if decided else "interrupted"
+    )  # a run may be decided before all of its trials have run
 
 
 def skill_verdicts(store: Store, name: str, visible_hash: str = "") -> list[dict[str, Any]]:
@@ -123,7 +137,11 @@ def skill_verdicts(store: Store, name: str, visible_hash: str = "") -> list[dict
     `visible_hash`: of the version whose verdicts come before those of others on the same suite.
     """
     looks = store.latest_looks(name, LOOKS_AT_ONCE)
-    runs = {run: stored for run in dict.fromkeys(look.run for look in looks) if (stored := _stored(store, run))}
+    runs = {
+        run: stored
+        for run in dict.fromkeys(look.run for look in looks)
+        if (stored := _stored(store, run))
+    }
     latest: dict[str, tuple[Look, str]] = {}
     ranks: dict[str, tuple[bool, bool, bool]] = {}
     for look in looks:
@@ -133,14 +151,27 @@ def skill_verdicts(store: Store, name: str, visible_hash: str = "") -> list[dict
             rank = is_own, run.plan.skill.visible_hash == visible_hash, is_whole
             if look.model not in latest or rank > ranks[look.model]:
                 latest[look.model], ranks[look.model] = (look, limits), rank
-    newest = max((look for look, limits in latest.values() if not limits), key=lambda look: look.number, default=None)
+    newest = max(
+        (look for look, limits in latest.values() if not limits),
+        key=lambda look: look.number,
+        default=None,
+    )
     rows: list[dict[str, Any]] = []
-    for look, limits in sorted(latest.values(), key=lambda pair: (-runs[pair[0].run].number, pair[0].number)):
+    for look, limits in sorted(
+        latest.values(), key=lambda pair: (-runs[pair[0].run].number, pair[0].number)
+    ):
         is_named = ranks[look.model][1]
-        older = not limits and not is_named and newest is not None and look.skill_hash != newest.skill_hash
+        older = (
+            not limits
+            and not is_named
+            and newest is not None
+            and look.skill_hash != newest.skill_hash
+        )
         of = "an older version of the skill" if older else limits
         source = {"run": look.run, "of": of, "other_suite": runs[look.run].plan.other_suite}
-        rows.append(verdict_row(_verdict(look)) | source | {"replayed": runs[look.run].plan.replayed})
+        rows.append(
+            verdict_row(_verdict(look)) | source | {"replayed": runs[look.run].plan.replayed}
+        )
     return rows
 
 
@@ -156,10 +187,17 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     """The versions of the latest runs, oldest first, with the last verdict per model; None: no such skill."""
     versions: dict[str, dict[str, Any]] = {}
     known: dict[str, tuple[dict[str, Any], Run]] = {}
-    names = {version.fingerprint: f"v{number}" for number, version in enumerate(list_versions(store, name), start=1)}
+    names = {
+        version.fingerprint: f"v{number}"
+        for number, version in enumerate(list_versions(store, name), start=1)
+    }
     every = store.runs(name, newest_first=True)
-    only_parts = names.keys() - {run.plan.skill.visible_hash for run in store.runs(name, whole=True)}
-    runs = (run for run in every if run.plan.skill.visible_hash in only_parts or not store.is_part(run))
+    only_parts = names.keys() - {
+        run.plan.skill.visible_hash for run in store.runs(name, whole=True)
+    }
+    runs = (
+        run for run in every if run.plan.skill.visible_hash in only_parts or not store.is_part(run)
+    )
     latest = list(islice(runs, MAX_RUNS))
     older = sum(1 for _ in runs)
     for run in reversed(latest):
@@ -186,15 +224,21 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         version["verdicts"][look.model] = verdict_row(look.verdict) | source
     rows = [
         row | {"model": f"{version['name']} {model}"}
-        for model in sorted({model for version in versions.values() for model in version["verdicts"]})
+        for model in sorted(
+            {model for version in versions.values() for model in version["verdicts"]}
+        )
         for version in versions.values()
         # A lift over a reference skill, or on part of a suite, is not comparable.
         if (row := version["verdicts"].get(model)) and not row["of"]
     ]
-    has_own = any(not row["other_suite"] for row in rows)  # with which no lift on another suite is comparable
+    has_own = any(
+        not row["other_suite"] for row in rows
+    )  # with which no lift on another suite is comparable
     models = [row for row in rows if not (row["other_suite"] and has_own)]
     document = {"skill": {"name": name}, "models": models[-MAX_IN_PICTURE:]}
-    options = PictureOptions(style=False, heading=False, width=max(WIDTHS[0], min(width, WIDTHS[1])))
+    options = PictureOptions(
+        style=False, heading=False, width=max(WIDTHS[0], min(width, WIDTHS[1]))
+    )
     return {
         "name": name,
         "versions": list(versions.values()),
@@ -221,7 +265,8 @@ def pair_to_compare(store: Store, skill: str, before: str, after: str) -> list[s
     """The latest two runs that can be compared, else the latest two; `before`, `after`: a run, or a version's hash."""
     runs = list(islice(store.runs(skill or None, newest_first=True, whole=True), MAX_RUNS))
     befores, afters = (
-        [run for run in runs if name in ("", run.id, run.plan.skill.visible_hash[:8])] for name in (before, after)
+        [run for run in runs if name in ("", run.id, run.plan.skill.visible_hash[:8])]
+        for name in (before, after)
     )
     pair = latest_pair(store, befores, afters) or (latest_pair(store, afters, befores) or ())[::-1]
     if not pair:
@@ -230,14 +275,21 @@ def pair_to_compare(store: Store, skill: str, before: str, after: str) -> list[s
     return [run.id for run in pair]
 
 
-def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, str], arm: str) -> dict[str, Any]:
+def comparison_page(
+    store: Store, before: Run, after: Run, models: tuple[str, str], arm: str
+) -> dict[str, Any]:
     """UsageError if a run has no such model."""
-    first = models[0] or next((name for name in before.models if name in after.models), before.models[0])
+    first = models[0] or next(
+        (name for name in before.models if name in after.models), before.models[0]
+    )
     second = models[1] or (first if first in after.models else after.models[0])
     for run, model in ((before, first), (after, second)):
         if model not in run.models:
             raise UsageError(f"{run.id}: no model named {model!r}")
-    sides = [Side(run, model, cast("Arm", arm or "skill")) for run, model in ((before, first), (after, second))]
+    sides = [
+        Side(run, model, cast("Arm", arm or "skill"))
+        for run, model in ((before, first), (after, second))
+    ]
     texts = [f"{run.plan.skill.description}\n\n{run.plan.skill.body}" for run in (before, after)]
     page: dict[str, Any] = {
         "before": _side(sides[0]),
@@ -264,13 +316,18 @@ def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, st
                 "before": case.before,
                 "after": case.after,
                 "prompt": prompts.get(case.id, ""),
-                "answers": [trial_to_page(result) for result in shown_answers(store, comparison, case)]
+                "answers": [
+                    trial_to_page(result) for result in shown_answers(store, comparison, case)
+                ]
                 if number < MAX_CASES
                 else [],
             }
             for number, case in enumerate(changed)
         ],
-        "same": [{"id": case.id, "before": case.before, "after": case.after} for case in comparison.changed("same")],
+        "same": [
+            {"id": case.id, "before": case.before, "after": case.after}
+            for case in comparison.changed("same")
+        ],
     }
 
 
@@ -287,7 +344,9 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def list_trials(store: Store, run: Run, query: Mapping[str, str], after: Trial | None) -> dict[str, Any]:
+def list_trials(
+    store: Store, run: Run, query: Mapping[str, str], after: Trial | None
+) -> dict[str, Any]:
     """Up to a page of matching trials, and where to continue; filling a page may take another request."""
     filters = {name: query.get(name, "") for name in ("model", "arm", "outcome")}
     case_id, tag = query.get("case", ""), query.get("tag", "")
@@ -298,7 +357,9 @@ def list_trials(store: Store, run: Run, query: Mapping[str, str], after: Trial |
     for looked_at, outcome in enumerate(outcomes, start=1):
         case = run.plan.suite.by_id.get(outcome.case) or StoredCase(id=outcome.case, prompt="")
         row = trial_row(outcome)
-        fits = tag in ("", *case.tags) and all(value in ("", row[name]) for name, value in filters.items())
+        fits = tag in ("", *case.tags) and all(
+            value in ("", row[name]) for name, value in filters.items()
+        )
         if fits and _has_text(store, run, outcome, case, text):
             rows.append(row)
         if len(rows) == TRIALS_AT_ONCE or looked_at == MAX_OUTCOMES_READ:
@@ -331,7 +392,11 @@ def trial_at(key: str) -> Trial:
     if not isinstance(fields, list) or len(cast("list[Any]", fields)) != 4:
         raise ValueError("a key must consist of case, model, arm and seed")
     case, model, arm, seed = cast("list[Any]", fields)
-    if not all(isinstance(each, str) for each in (case, model, arm)) or type(seed) is not int or abs(seed) >= 2**63:
+    if (
+        not all(isinstance(each, str) for each in (case, model, arm))
+        or type(seed) is not int
+        or abs(seed) >= 2**63
+    ):
         raise ValueError("a key must be three strings and a number")
     return Trial(model, case, cast("Arm", arm), seed)
 

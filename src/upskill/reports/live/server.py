@@ -114,7 +114,9 @@ class LivePage:
         async with aclosing(self.watcher.messages()) as messages:
             with suppress(ConnectionResetError):  # the page was closed
                 async for message in messages:
-                    await response.write(b"data: " + message + b"\n\n" if message else b": still here\n\n")
+                    await response.write(
+                        b"data: " + message + b"\n\n" if message else b": still here\n\n"
+                    )
         return response
 
     async def _overview(self, request: web.Request) -> web.Response:
@@ -139,9 +141,14 @@ class LivePage:
         return await self._answer(request, pair_to_compare, self.store, *names)
 
     async def _compare(self, request: web.Request) -> web.Response:
-        before, after = await self._find_run(request, "before"), await self._find_run(request, "after")
+        before, after = (
+            await self._find_run(request, "before"),
+            await self._find_run(request, "after"),
+        )
         model, other, arm = (request.query.get(name, "") for name in ("model", "other", "arm"))
-        return await self._answer(request, comparison_page, self.store, before, after, (model, other), arm)
+        return await self._answer(
+            request, comparison_page, self.store, before, after, (model, other), arm
+        )
 
     async def _summary(self, request: web.Request) -> web.Response:
         """`202` while it is computed for the first time."""
@@ -166,8 +173,16 @@ class LivePage:
     async def _feedback(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
         document = feedback_document(run, await asyncio.to_thread(self.store.reviews, run))
-        name = {"Content-Disposition": 'attachment; filename="feedback.json"'} if "download" in request.query else {}
-        return web.Response(text=json.dumps(document, indent=2) + "\n", content_type="application/json", headers=name)
+        name = (
+            {"Content-Disposition": 'attachment; filename="feedback.json"'}
+            if "download" in request.query
+            else {}
+        )
+        return web.Response(
+            text=json.dumps(document, indent=2) + "\n",
+            content_type="application/json",
+            headers=name,
+        )
 
     async def _add_feedback(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
@@ -198,7 +213,9 @@ class LivePage:
         except UsageError as error:
             raise web.HTTPNotFound(text=f"{error.message}\n") from error
 
-    async def _answer(self, request: web.Request, read: Callable[..., Any], *arguments: object) -> web.Response:
+    async def _answer(
+        self, request: web.Request, read: Callable[..., Any], *arguments: object
+    ) -> web.Response:
         return _respond(request, json.dumps(await asyncio.to_thread(read, *arguments)).encode())
 
 
@@ -219,10 +236,17 @@ class Summaries:
 
     async def get(self, run: Run) -> Summary | None:
         """The latest summary; None while that of a large run is computed for the first time."""
-        known, revision = self._known.get(run.id), await asyncio.to_thread(self._store.revision, run)
+        known, revision = (
+            self._known.get(run.id),
+            await asyncio.to_thread(self._store.revision, run),
+        )
         if known and known.revision == revision:
             return known
-        if known and time.monotonic() < known.expires and await asyncio.to_thread(self._store.is_claimed, run):
+        if (
+            known
+            and time.monotonic() < known.expires
+            and await asyncio.to_thread(self._store.is_claimed, run)
+        ):
             return known  # the caller has to ask again
         if run.id not in self._tasks:
             self._tasks[run.id] = task = asyncio.create_task(self._compute(run.id, revision))
@@ -234,7 +258,9 @@ class Summaries:
         began = time.monotonic()
         document = await asyncio.to_thread(self._read, run)
         now = time.monotonic()
-        self._known[run] = computed = Summary(revision, document, now + max(1.0, RECOMPUTE_FACTOR * (now - began)))
+        self._known[run] = computed = Summary(
+            revision, document, now + max(1.0, RECOMPUTE_FACTOR * (now - began))
+        )
         if len(self._known) > MAX_SUMMARIES:
             del self._known[next(iter(self._known))]
         return computed
@@ -317,15 +343,21 @@ class Watcher:
     def _begin(self) -> None:
         self._seen = self._store.revision()
         # Runs already in progress may end without another result.
-        self._running = {run.id for run in self._store.latest_runs(MAX_RUNS) if self._store.is_claimed(run)}
+        self._running = {
+            run.id for run in self._store.latest_runs(MAX_RUNS) if self._store.is_claimed(run)
+        }
 
     def _look(self) -> list[dict[str, Any]]:
         revision = self._store.revision()
         names = self._store.changed_runs(self._seen) if revision != self._seen else []
         gone = revision != self._seen and not names
         self._seen = revision
-        ended = [name for name in self._running if not self._is_claimed(name)]  # a process that dies reports nothing
-        rows = [row for name in dict.fromkeys([*names[-MAX_RUNS:], *ended]) if (row := self._row(name))]
+        ended = [
+            name for name in self._running if not self._is_claimed(name)
+        ]  # a process that dies reports nothing
+        rows = [
+            row for name in dict.fromkeys([*names[-MAX_RUNS:], *ended]) if (row := self._row(name))
+        ]
         return [*rows, {"id": ""}] if gone else rows  # the run was deleted
 
     def _is_claimed(self, name: str) -> bool:
@@ -376,9 +408,14 @@ async def _listen(runner: web.AppRunner, port: int | None) -> int:
         except OSError as error:
             if error.errno == errno.EADDRINUSE and port is None and tried:
                 continue
-            reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
+            reason = (
+                "is already in use"
+                if error.errno == errno.EADDRINUSE
+                else f"cannot be used: {error}"
+            )
             raise UsageError(
-                f"port {tried} on this machine {reason}", "Choose another with --port; 0 picks a free one."
+                f"port {tried} on this machine {reason}",
+                "Choose another with --port; 0 picks a free one.",
             ) from error
         break
     return int(runner.addresses[0][1])
@@ -442,20 +479,35 @@ def make_guard(token: str) -> Middleware:
         refusal = _refusal(request, token)
         if refusal:
             return web.Response(status=403, text=refusal, headers=HEADERS)
-        if not all(map(_is_storable, (*request.query, *request.query.values(), *request.match_info.values()))):
-            return web.Response(status=400, text="The address contains invalid characters.\n", headers=HEADERS)
+        if not all(
+            map(
+                _is_storable,
+                (*request.query, *request.query.values(), *request.match_info.values()),
+            )
+        ):
+            return web.Response(
+                status=400, text="The address contains invalid characters.\n", headers=HEADERS
+            )
         try:
             response = await handler(request)
         except web.HTTPException as error:
             error.headers.update(HEADERS)
             raise
         except UpskillError as error:
-            status = 400 if isinstance(error, UsageError) else 503  # a bad request, or a problem with the store
-            message = error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
-            return web.Response(status=status, text=f"{message} {error.hint}".strip() + "\n", headers=HEADERS)
+            status = (
+                400 if isinstance(error, UsageError) else 503
+            )  # a bad request, or a problem with the store
+            message = (
+                error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
+            )
+            return web.Response(
+                status=status, text=f"{message} {error.hint}".strip() + "\n", headers=HEADERS
+            )
         except Exception:
             logger.exception("a bug in the live page: %s", request.path.partition("/api/")[2])
-            return web.Response(status=500, text="This is a bug in upskill. See its log.\n", headers=HEADERS)
+            return web.Response(
+                status=500, text="This is a bug in upskill. See its log.\n", headers=HEADERS
+            )
         if not response.prepared:  # a stream sends its headers itself
             response.headers.update(HEADERS)
         return response
@@ -466,11 +518,16 @@ def make_guard(token: str) -> Middleware:
 def _refusal(request: web.Request, token: str) -> str:
     if not _is_loopback(request.host):
         return "upskill view only answers at 127.0.0.1 and localhost.\n"
-    origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "same-origin")
+    origin, site = (
+        request.headers.get(hdrs.ORIGIN),
+        request.headers.get("Sec-Fetch-Site", "same-origin"),
+    )
     own = f"http://{request.host}"
     # A link from elsewhere may open a page; every other request must come from our own pages.
     opens_a_page = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
-    if (origin is not None and origin != own) or (site not in ("same-origin", "none") and not opens_a_page):
+    if (origin is not None and origin != own) or (
+        site not in ("same-origin", "none") and not opens_a_page
+    ):
         return "This request comes from another site.\n"
     if request.method not in ("GET", "HEAD") and origin != own:
         return "A request that changes something needs an Origin header.\n"
@@ -488,7 +545,12 @@ def _is_loopback(host: str) -> bool:
     try:
         parts = urlsplit(f"//{host}")
         # Any port: a forwarded one has another number.
-        return parts.hostname in LOOPBACK and parts.netloc == host and parts.username is None and (parts.port or 80) > 0
+        return (
+            parts.hostname in LOOPBACK
+            and parts.netloc == host
+            and parts.username is None
+            and (parts.port or 80) > 0
+        )
     except ValueError:
         return False
 
@@ -498,10 +560,17 @@ def read_mark(body: object) -> tuple[Trial, Review | None]:
     mark = as_mapping(body)
     if mark is None:
         raise ValueError("it is not an object")
-    case, model, arm, verdict, note = (mark.get(name, "") for name in ("case", "model", "arm", "verdict", "feedback"))
+    case, model, arm, verdict, note = (
+        mark.get(name, "") for name in ("case", "model", "arm", "verdict", "feedback")
+    )
     seed = mark.get("seed")
-    if not all(isinstance(each, str) for each in (case, model, arm, verdict, note)) or type(seed) is not int:
-        raise ValueError("case, model, arm, verdict and feedback must be strings, and seed must be a number")
+    if (
+        not all(isinstance(each, str) for each in (case, model, arm, verdict, note))
+        or type(seed) is not int
+    ):
+        raise ValueError(
+            "case, model, arm, verdict and feedback must be strings, and seed must be a number"
+        )
     if not all(map(_is_storable, (case, model, arm))):
         raise ValueError("it contains invalid characters")
     if verdict not in get_args(FeedbackVerdict):
@@ -511,4 +580,6 @@ def read_mark(body: object) -> tuple[Trial, Review | None]:
     if len(note) > MAX_NOTE:
         raise ValueError(f"a note can have at most {MAX_NOTE} characters")
     trial = Trial(model, case, cast("Arm", arm), seed)
-    return trial, Review(trial, cast("FeedbackVerdict", verdict), note.strip()) if verdict or note.strip() else None
+    return trial, Review(
+        trial, cast("FeedbackVerdict", verdict), note.strip()
+    ) if verdict or note.strip() else None

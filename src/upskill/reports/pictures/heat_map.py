@@ -26,7 +26,12 @@ from upskill.verdicts.outcome import Outcome
 MAX_ROWS = 60  # of a picture; more cases are folded
 MAX_NAMED = 20  # cases of a row that its tooltip names
 CELL, ROW = 44, 19  # px: the narrowest cell, and how high a row is
-ARMS = {"baseline": "base", "baseline_repeat": "A/A", "placebo": "placebo", "skill": "skill"}  # as columns call them
+ARMS = {
+    "baseline": "base",
+    "baseline_repeat": "A/A",
+    "placebo": "placebo",
+    "skill": "skill",
+}  # as columns call them
 FOLDED = "A row with several cases groups those with the same or similar results."
 
 
@@ -44,7 +49,10 @@ def cells_of(outcomes: Iterable[Outcome]) -> Cells:
         for arm in by_arm(rows).values():
             for (case, _), outcome in arm.trials.items():
                 results.setdefault((case, model, arm.name), []).append(outcome.passed)
-    return {key: (passed.count(True), passed.count(False), passed.count(None)) for key, passed in results.items()}
+    return {
+        key: (passed.count(True), passed.count(False), passed.count(None))
+        for key, passed in results.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +66,48 @@ class _Row:
 
 
 def heat_map(
-    document: Mapping[str, Any], cells: Cells, options: PictureOptions | None = None, *, cases: Sequence[str] = ()
+    document: Mapping[str, Any],
+    cells: Cells,
+    options: PictureOptions | None = None,
+    *,
+    cases: Sequence[str] = (),
 ) -> str:
     """`cases` are all cases, in order; one without a trial is shown as missing."""
     ids = list(dict.fromkeys([*cases, *(case for case, _, _ in cells)]))
-    models = list(dict.fromkeys([*(str(model["model"]) for model in document["models"]), *(m for _, m, _ in cells)]))
-    arms = [arm for arm in ARMS if any(name == arm for _, _, name in cells)] or ["baseline", "skill"]
-    drawing = Drawing("heat-map", f"Cases of {document['skill']['name']}", options or PictureOptions())
+    models = list(
+        dict.fromkeys(
+            [*(str(model["model"]) for model in document["models"]), *(m for _, m, _ in cells)]
+        )
+    )
+    arms = [arm for arm in ARMS if any(name == arm for _, _, name in cells)] or [
+        "baseline",
+        "skill",
+    ]
+    drawing = Drawing(
+        "heat-map", f"Cases of {document['skill']['name']}", options or PictureOptions()
+    )
     drawing.heading(
-        document, f"Share of trials that passed, in %: {counted(len(ids), 'case')}, {counted(len(models), 'model')}"
+        document,
+        f"Share of trials that passed, in %: {counted(len(ids), 'case')}, {counted(len(models), 'model')}",
     )
     _Map(drawing, ids, models, arms, cells).draw()
     _legend(drawing, arms)
     for arm in arms:
-        passed, failed, errored = _add([counts for (_, _, name), counts in cells.items() if name == arm])
-        drawing.words.append(f"{ARMS[arm]}: {passed} of {passed + failed} trials passed, {errored} errored.")
+        passed, failed, errored = _add(
+            [counts for (_, _, name), counts in cells.items() if name == arm]
+        )
+        drawing.words.append(
+            f"{ARMS[arm]}: {passed} of {passed + failed} trials passed, {errored} errored."
+        )
     return drawing.svg()
 
 
 def _add(cells: Sequence[Counts]) -> Counts:
-    return sum(cell[0] for cell in cells), sum(cell[1] for cell in cells), sum(cell[2] for cell in cells)
+    return (
+        sum(cell[0] for cell in cells),
+        sum(cell[1] for cell in cells),
+        sum(cell[2] for cell in cells),
+    )
 
 
 def _fold(rows: list[_Row], most: int) -> list[_Row]:
@@ -107,8 +137,16 @@ def _rate(row: _Row) -> float:
 
 
 class _Map:
-    def __init__(self, drawing: Drawing, cases: list[str], models: list[str], arms: list[str], cells: Cells) -> None:
-        self.drawing, self.cases, self.models, self.arms, self.cells = drawing, cases, models, arms, cells
+    def __init__(
+        self, drawing: Drawing, cases: list[str], models: list[str], arms: list[str], cells: Cells
+    ) -> None:
+        self.drawing, self.cases, self.models, self.arms, self.cells = (
+            drawing,
+            cases,
+            models,
+            arms,
+            cells,
+        )
         names = max((text_width(clean(case[:60]), SMALL) for case in cases), default=0)
         self.left = min(max(names, text_width("2,000 cases", SMALL)) + 14, 0.32 * drawing.width)
         self.labels = drawing.label(cases, self.left - 10, SMALL) if len(cases) <= MAX_ROWS else {}
@@ -118,12 +156,17 @@ class _Map:
         self.heads = drawing.label(models, self.span - 6, bold=True)
 
     def draw(self) -> None:
-        panels = [self.models[start : start + self.in_panel] for start in range(0, len(self.models), self.in_panel)]
+        panels = [
+            self.models[start : start + self.in_panel]
+            for start in range(0, len(self.models), self.in_panel)
+        ]
         most = max(8, MAX_ROWS // max(1, len(panels)))
         for panel in panels:
             columns = [(model, arm) for model in panel for arm in self.arms]
             rows = [
-                _Row((case,), tuple(self.cells.get((case, *column), (0, 0, 0)) for column in columns))
+                _Row(
+                    (case,), tuple(self.cells.get((case, *column), (0, 0, 0)) for column in columns)
+                )
                 for case in self.cases
             ]
             self._heads(panel)
@@ -131,17 +174,27 @@ class _Map:
                 self._row(row)
             self.drawing.height += 14
         if len(self.cases) > most:
-            self.drawing.text(0, self.drawing.height + 4, FOLDED, "muted", size=SMALL, room=self.drawing.width)
+            self.drawing.text(
+                0, self.drawing.height + 4, FOLDED, "muted", size=SMALL, room=self.drawing.width
+            )
             self.drawing.height += 10
 
     def _heads(self, panel: list[str]) -> None:
         drawing, width = self.drawing, self.span / len(self.arms)
         for index, model in enumerate(panel):
             x = self.left + index * self.span
-            drawing.text(x + self.span / 2, drawing.height + 13, self.heads[model], anchor="middle", bold=True)
+            drawing.text(
+                x + self.span / 2,
+                drawing.height + 13,
+                self.heads[model],
+                anchor="middle",
+                bold=True,
+            )
             for position, arm in enumerate(self.arms):
                 middle = x + (position + 0.5) * width
-                drawing.text(middle, drawing.height + 29, ARMS[arm], "muted", size=SMALL, anchor="middle")
+                drawing.text(
+                    middle, drawing.height + 29, ARMS[arm], "muted", size=SMALL, anchor="middle"
+                )
         drawing.height += 36
 
     def _row(self, row: _Row) -> None:
@@ -156,7 +209,14 @@ class _Map:
             kind, label = _look(counts)
             dashed = DASHED.get(kind, {})
             own.add("rect", kind, x=x + 1, y=y + 1, width=width - 2, height=ROW - 2, **dashed)
-            own.text(x + width / 2, y + 13.5, label, "ink" if dashed else "heat-ink", size=SMALL, anchor="middle")
+            own.text(
+                x + width / 2,
+                y + 13.5,
+                label,
+                "ink" if dashed else "heat-ink",
+                size=SMALL,
+                anchor="middle",
+            )
         drawing.parts.append(element("g", "row", "".join(own.parts)))
         drawing.height += ROW
 
@@ -182,7 +242,17 @@ def _legend(drawing: Drawing, arms: list[str]) -> None:
     }
     shades = ("0: always fails", "below 40", "40 to 60", "above 60", "100: always passes")
     entries = [(text, swatch(f"heat-{step}")) for step, text in enumerate(shades)]
-    entries += [("–: not run", swatch("heat-none")), ("err: errored (! some)", swatch("heat-error"))]
+    entries += [
+        ("–: not run", swatch("heat-none")),
+        ("err: errored (! some)", swatch("heat-error")),
+    ]
     legend(drawing, entries)
     drawing.height += 16
-    drawing.text(0, drawing.height, "; ".join(texts[arm] for arm in arms), "muted", size=SMALL, room=drawing.width)
+    drawing.text(
+        0,
+        drawing.height,
+        "; ".join(texts[arm] for arm in arms),
+        "muted",
+        size=SMALL,
+        room=drawing.width,
+    )

@@ -6,7 +6,16 @@ from typing import Any
 
 from upskill.plain import counted
 from upskill.reports.numbers import interval_in_points
-from upskill.reports.pictures.svg import SMALL, Drawing, PictureOptions, Scale, clean, legend, mark, text_width
+from upskill.reports.pictures.svg import (
+    SMALL,
+    Drawing,
+    PictureOptions,
+    Scale,
+    clean,
+    legend,
+    mark,
+    text_width,
+)
 from upskill.verdicts.advice import decision_in_words, signed_points
 
 NARROW = 600  # px; below it a row takes two lines
@@ -16,7 +25,9 @@ Model = Mapping[str, Any]  # as `--json` has it under `models`
 
 
 def lift_forest(document: Mapping[str, Any], options: PictureOptions | None = None) -> str:
-    return lift_by_group(f"Lift of {document['skill']['name']}", [("", document["models"])], options)
+    return lift_by_group(
+        f"Lift of {document['skill']['name']}", [("", document["models"])], options
+    )
 
 
 def lift_by_group(
@@ -27,7 +38,11 @@ def lift_by_group(
     drawing = Drawing("forest", title, options)
     levels = sorted({f"{100 * model['level']:.4g}%" for model in models}) or ["95%"]
     interval = levels[0] if len(levels) == 1 else f"{levels[0]} to {levels[-1]}"
-    adds = "that this skill adds to the reference skill" if options.has_reference else "that the skill adds"
+    adds = (
+        "that this skill adds to the reference skill"
+        if options.has_reference
+        else "that the skill adds"
+    )
     drawing.heading({"models": models}, f"Points of pass rate {adds}, with the {interval} interval")
     _Forest(drawing, models).draw(groups)
     decisions = dict.fromkeys(model["decision"] for model in models)
@@ -95,7 +110,9 @@ class _Forest:
         drawing.words.append(f"{model['model']}: {value}.")
         for tick in self.ticks:
             x = scale(tick)
-            drawing.line(x, top, x, bottom, "grid" if tick else "axis", stroke_width=1 if tick else 1.5)
+            drawing.line(
+                x, top, x, bottom, "grid" if tick else "axis", stroke_width=1 if tick else 1.5
+            )
         y = drawing.height + self.step - (10 if self.narrow else self.step / 2)
         if self.narrow:
             drawing.text(0, y - (32 if self.above else 16), self.labels[str(model["model"])])

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from upskill.reports.numbers import dollars, percent
-from upskill.reports.pictures.svg import SMALL, Drawing, PictureOptions, Scale, circle, dot, element, legend, text_width
+from upskill.reports.pictures.svg import (
+    SMALL,
+    Drawing,
+    PictureOptions,
+    Scale,
+    circle,
+    dot,
+    element,
+    legend,
+    text_width,
+)
 
 MAX_LABELED = 60  # points
 LABEL = 13.0  # px: how high one is
@@ -25,20 +35,31 @@ class _Point:
     rate: float
 
 
-def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *, by: Unit | None = None) -> str:
+def pareto(
+    document: Mapping[str, Any], options: PictureOptions | None = None, *, by: Unit | None = None
+) -> str:
     """`by` defaults to cost if every price is known and something was paid."""
     options = options or PictureOptions()
     models: list[dict[str, Any]] = document["models"]
-    passed = [model[arm] for model in models for arm in ("baseline", "skill") if model[arm]["passed"]]
+    passed = [
+        model[arm] for model in models for arm in ("baseline", "skill") if model[arm]["passed"]
+    ]
     prices = [price_of_task(arm, "cost") for arm in passed]
     by = by or ("cost" if any(prices) and None not in prices else "tokens")
-    drawing = Drawing("pareto", f"{by.capitalize()} and pass rate of {document['skill']['name']}", options)
-    drawing.heading(document, f"{'Dollars' if by == 'cost' else 'Tokens'} per task against the share that passed")
+    drawing = Drawing(
+        "pareto", f"{by.capitalize()} and pass rate of {document['skill']['name']}", options
+    )
+    drawing.heading(
+        document,
+        f"{'Dollars' if by == 'cost' else 'Tokens'} per task against the share that passed",
+    )
     points = list(_points(models, by))
     if points:
         _Plot(drawing, points, by).draw()
     else:
-        drawing.text(0, drawing.height + 14, "No model has a scored trial with a known price.", "muted")
+        drawing.text(
+            0, drawing.height + 14, "No model has a scored trial with a known price.", "muted"
+        )
         drawing.height += 24
     _table(drawing, models, by)
     return drawing.svg()
@@ -62,7 +83,9 @@ def _points(models: Sequence[Mapping[str, Any]], by: Unit) -> Iterator[_Point]:
 def _front_of(points: Sequence[_Point]) -> list[_Point]:
     """The points that no other beats on both axes, cheapest first."""
     front: list[_Point] = []
-    for point in sorted(points, key=lambda point: (point.price, -point.rate, point.model, point.arm)):
+    for point in sorted(
+        points, key=lambda point: (point.price, -point.rate, point.model, point.arm)
+    ):
         if not front or point.rate > front[-1].rate:
             front.append(point)
     return front
@@ -92,7 +115,12 @@ class _Plot:
         if self.by == "tokens":
             drawing.axes(self.x, self.y, "tokens per task")
         else:
-            drawing.axes(self.x, self.y, "dollars per task", lambda cost: f"${cost:,.9f}".rstrip("0").rstrip("."))
+            drawing.axes(
+                self.x,
+                self.y,
+                "dollars per task",
+                lambda cost: f"${cost:,.9f}".rstrip("0").rstrip("."),
+            )
         front = _front_of(self.points)
         steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in map(self.at, front))
         path = f"M{self.at(front[0])[0]:.1f} {self.bottom:.1f}{steps}H{drawing.width}"
@@ -143,15 +171,23 @@ class _Plot:
             if (box := next(free, None)) is not None:
                 self.occupied.append(box)
                 if distance > 10:
-                    self.drawing.line(x, y, min(max(x, box[0]), box[2]), (box[1] + box[3]) / 2, "axis")
+                    self.drawing.line(
+                        x, y, min(max(x, box[0]), box[2]), (box[1] + box[3]) / 2, "axis"
+                    )
                 self.drawing.text(box[0] + 1, box[1] + 10.5, number, "ink halo", size=SMALL)
                 return
 
     def _is_free(self, box: Box) -> bool:
         left, top, right, bottom = box
-        inside = self.left < left and right <= self.drawing.width and self.top - 6 <= top and bottom < self.bottom
+        inside = (
+            self.left < left
+            and right <= self.drawing.width
+            and self.top - 6 <= top
+            and bottom < self.bottom
+        )
         return inside and not any(
-            left < other[2] and other[0] < right and top < other[3] and other[1] < bottom for other in self.occupied
+            left < other[2] and other[0] < right and top < other[3] and other[1] < bottom
+            for other in self.occupied
         )
 
 

@@ -31,26 +31,37 @@ def pass_rates(document: Mapping[str, Any], options: PictureOptions | None = Non
     )
     drawing = Drawing("bars", title, options)
     drawing.heading(document, "Share of trials that passed")
-    legend(drawing, [(options.baseline, swatch("bar-baseline")), (options.skill, swatch("bar-skill"))])
+    legend(
+        drawing, [(options.baseline, swatch("bar-baseline")), (options.skill, swatch("bar-skill"))]
+    )
     drawing.height += 4
-    room = max((text_width(_value(model[arm])) for model in models for arm in ("baseline", "skill")), default=0)
+    room = max(
+        (text_width(_value(model[arm])) for model in models for arm in ("baseline", "skill")),
+        default=0,
+    )
     names = max((text_width(clean(model["model"]), bold=True) for model in models), default=0)
     beside = drawing.width >= 600
     lifts = max((text_width(_lift(model)) for model in models), default=0)
     left = min(max(names, lifts) + 16, 0.38 * drawing.width) if beside else 0.0
     scale = Scale(0, 1, left, drawing.width - room - 10)
     labels = drawing.label(
-        (model["model"] for model in models), left - 14 if beside else drawing.width - lifts - 12, bold=True
+        (model["model"] for model in models),
+        left - 14 if beside else drawing.width - lifts - 12,
+        bold=True,
     )
     top = drawing.height
     bottom = top + len(models) * _step(beside=beside)
     for tick in (0, 0.25, 0.5, 0.75, 1):
         for row in range(len(models)):
             start = top + row * _step(beside=beside) + (4 if beside else 22)
-            drawing.line(scale(tick), start, scale(tick), start + 2 * BAR + 5, "grid" if tick else "axis")
+            drawing.line(
+                scale(tick), start, scale(tick), start + 2 * BAR + 5, "grid" if tick else "axis"
+            )
         if scale(1) - scale(0) > 180 or tick in (0, 1):
             anchor = "start" if not beside and not tick else "middle"
-            drawing.text(scale(tick), bottom + 14, percent(tick), "muted", size=SMALL, anchor=anchor)
+            drawing.text(
+                scale(tick), bottom + 14, percent(tick), "muted", size=SMALL, anchor=anchor
+            )
     for model in models:
         _group(drawing, model, labels[str(model["model"])], scale, beside=beside)
     drawing.height = bottom + 20
@@ -70,7 +81,9 @@ def _lift(model: Mapping[str, Any]) -> str:
     return "no lift" if model["lift"] is None else points(model["lift"])
 
 
-def _group(drawing: Drawing, model: Mapping[str, Any], label: Label, scale: Scale, *, beside: bool) -> None:
+def _group(
+    drawing: Drawing, model: Mapping[str, Any], label: Label, scale: Scale, *, beside: bool
+) -> None:
     top, lift = drawing.height, _lift(model)
     if beside:
         y = top + 10

@@ -13,8 +13,27 @@ from upskill.installation import add_extra
 SOFTWARE = b"tEXtSoftware\0upskill"
 SHARPNESS = 2  # pixels of the file for each px of the picture, as on most screens
 FONTS = (
-    *("DejaVu Sans", "Noto Sans", "Liberation Sans", "Arial", "Helvetica", "Helvetica Neue", "Segoe UI", "Roboto"),
-    *("Ubuntu", "Cantarell", "Open Sans", "Inter", "Verdana", "Tahoma", "FreeSans", "Nimbus Sans", "Lato"),
+    *(
+        "DejaVu Sans",
+        "Noto Sans",
+        "Liberation Sans",
+        "Arial",
+        "Helvetica",
+        "Helvetica Neue",
+        "Segoe UI",
+        "Roboto",
+    ),
+    *(
+        "Ubuntu",
+        "Cantarell",
+        "Open Sans",
+        "Inter",
+        "Verdana",
+        "Tahoma",
+        "FreeSans",
+        "Nimbus Sans",
+        "Lato",
+    ),
 )
 _SAMPLE = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20"><text y="15" font-family="{}">{}</text></svg>'
 
@@ -25,7 +44,13 @@ def to_png(svg: str) -> bytes:
     # resvg stretches some texts far beyond their textLength.
     picture = _render(re.sub(r' textLength="[^"]*" lengthAdjust="[^"]*"', "", svg), font, SHARPNESS)
     header, rest = picture[:33], picture[33:]  # the Software chunk goes after the first chunk
-    return header + struct.pack(">I", len(SOFTWARE) - 4) + SOFTWARE + struct.pack(">I", zlib.crc32(SOFTWARE)) + rest
+    return (
+        header
+        + struct.pack(">I", len(SOFTWARE) - 4)
+        + SOFTWARE
+        + struct.pack(">I", zlib.crc32(SOFTWARE))
+        + rest
+    )
 
 
 def _render(svg: str, font: str | None = None, zoom: int = 1) -> bytes:

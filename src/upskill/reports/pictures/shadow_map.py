@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from upskill.reports.numbers import percent
-from upskill.reports.pictures.svg import SMALL, Drawing, PictureOptions, clean, legend, swatch, text_width
+from upskill.reports.pictures.svg import (
+    SMALL,
+    Drawing,
+    PictureOptions,
+    clean,
+    legend,
+    swatch,
+    text_width,
+)
 
 ROW = 21  # px, how high a row is
 MOSTLY = 0.4  # of a skill's requests: the darker shade
@@ -12,7 +20,9 @@ MOSTLY = 0.4  # of a skill's requests: the darker shade
 
 def shadow_map(document: Mapping[str, Any], options: PictureOptions | None = None) -> str:
     """Whose requests (rows) opened which skill (columns): one student of `upskill matrix --json`."""
-    drawing = Drawing("shadow-map", f"Who gets whose requests: {document['student']}", options or PictureOptions())
+    drawing = Drawing(
+        "shadow-map", f"Who gets whose requests: {document['student']}", options or PictureOptions()
+    )
     drawing.heading(
         {"models": []},
         "Share of each skill's requests (rows) that each skill gets (columns), in %, with all of them installed",
@@ -26,7 +36,9 @@ def shadow_map(document: Mapping[str, Any], options: PictureOptions | None = Non
     width = min(64.0, (drawing.width - left) / (len(names) + 1))
     for index, head in enumerate([*map(str, range(1, len(names) + 1)), "none"]):
         middle = left + (index + 0.5) * width
-        drawing.text(middle, drawing.height + 12, head, "muted", size=SMALL, anchor="middle", room=width)
+        drawing.text(
+            middle, drawing.height + 12, head, "muted", size=SMALL, anchor="middle", room=width
+        )
     drawing.height += 18
     for row in rows:
         y, name, opened = drawing.height, row["name"], dict[str, float](row["opened"])
@@ -38,14 +50,18 @@ def shadow_map(document: Mapping[str, Any], options: PictureOptions | None = Non
             drawing.add("rect", _shade(share, own=other == name, nobody=other == "none"), **at)
             if share >= 0.005:
                 value = f"{100 * share:.0f}"
-                drawing.text(x + width / 2, y + 14.5, value, "heat-ink", size=SMALL, anchor="middle")
+                drawing.text(
+                    x + width / 2, y + 14.5, value, "heat-ink", size=SMALL, anchor="middle"
+                )
             if (name, other) in conflicts:
                 drawing.add("rect", "front", **at, fill="none", stroke_width=2)
                 drawing.words.append(f"{other} takes requests of {name}: {percent(share)}.")
         drawing.words.append(f"{name}: {percent(opened.get(name, 0.0))} reach it.")
         drawing.height += ROW
     for label in labels.values():
-        drawing.text(0, drawing.height + 14, f"{label}: has no requests of its own", "muted", size=SMALL)
+        drawing.text(
+            0, drawing.height + 14, f"{label}: has no requests of its own", "muted", size=SMALL
+        )
         drawing.height += ROW
     shades = {"heat-4": "its own", "heat-0": "taken by another", "heat-2": "nothing was opened"}
     legend(drawing, [(words, swatch(shade)) for shade, words in shades.items()])

@@ -33,8 +33,24 @@ _WIDTHS = {
             (47, '"'),
             (50, "*_`–"),
         ),
-        *((53, "sz?“”"), (56, "cL"), (59, "Fkvxy•"), (62, "PTYaoe"), (64, "ESbdghnpqu$0123456789{}"), (69, "KAVBRXZ")),
-        *((74, "CU"), (78, "HNDG&"), (80, "OQ"), (84, "w#+<=>^~→−≥≤±×"), (87, "M"), (95, "%"), (98, "m"), (100, "W@…")),
+        *(
+            (53, "sz?“”"),
+            (56, "cL"),
+            (59, "Fkvxy•"),
+            (62, "PTYaoe"),
+            (64, "ESbdghnpqu$0123456789{}"),
+            (69, "KAVBRXZ"),
+        ),
+        *(
+            (74, "CU"),
+            (78, "HNDG&"),
+            (80, "OQ"),
+            (84, "w#+<=>^~→−≥≤±×"),
+            (87, "M"),
+            (95, "%"),
+            (98, "m"),
+            (100, "W@…"),
+        ),
     )
     for character in characters
 }
@@ -56,7 +72,9 @@ class PictureOptions:
     width: int = 720
     theme: Theme = "auto"  # auto: follow the reader's system
     heading: bool = True  # off if the page around it has one
-    style: bool = True  # off if the page around it has `style()`, as its Content-Security-Policy may require
+    style: bool = (
+        True  # off if the page around it has `style()`, as its Content-Security-Policy may require
+    )
     has_reference: bool = False  # the skill is compared with a reference skill
     notes: Sequence[str] = ()  # shown below, for example that a run is not finished
 
@@ -77,7 +95,9 @@ class Drawing:
     height: float = 0.0
     words: list[str] = field(default_factory=list[str])  # of the description
     parts: list[str] = field(default_factory=list[str])
-    numbered: dict[str, str] = field(default_factory=dict[str, str])  # labels, which are explained below, and names
+    numbered: dict[str, str] = field(
+        default_factory=dict[str, str]
+    )  # labels, which are explained below, and names
 
     @property
     def width(self) -> int:
@@ -97,7 +117,9 @@ class Drawing:
                 self.text(0, self.height + 14, line, bold=True)
                 self.height += 17
             self.words.append(INVALID)
-        for replayed in dict.fromkeys(str(model.get("replayed") or "") for model in document["models"]):
+        for replayed in dict.fromkeys(
+            str(model.get("replayed") or "") for model in document["models"]
+        ):
             if not replayed:
                 continue
             for line in wrap(f"This run is {replayed}", self.width):
@@ -153,11 +175,17 @@ class Drawing:
         content = element("text", classes, tooltip + escape(fitted), **attributes)
         self.add("svg", "", content, **box, viewBox=" ".join(map(_number, box.values())))
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, classes: str, **attributes: object) -> None:
+    def line(
+        self, x1: float, y1: float, x2: float, y2: float, classes: str, **attributes: object
+    ) -> None:
         self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
 
     def axes(
-        self, x: Scale, y: Scale, unit: str, write: Callable[[float], str] = lambda number: f"{number:,.6g}"
+        self,
+        x: Scale,
+        y: Scale,
+        unit: str,
+        write: Callable[[float], str] = lambda number: f"{number:,.6g}",
     ) -> None:
         """For pass rates against something."""
         left, top, bottom = x.start, y.end - 10, y.start + 10
@@ -177,7 +205,9 @@ class Drawing:
 
     def _notes(self) -> None:
         for label, name in self.numbered.items():
-            for line in break_anywhere(f"{label.partition(' ')[0]}: {name}", self.width, SMALL)[:MAX_LINES_OF_NAME]:
+            for line in break_anywhere(f"{label.partition(' ')[0]}: {name}", self.width, SMALL)[
+                :MAX_LINES_OF_NAME
+            ]:
                 self.height += 15
                 self.text(0, self.height, line, "muted", size=SMALL)
         for note in self.options.notes:
@@ -235,10 +265,14 @@ CORNERS = {"hurts": ((0, -1), (1, 0), (0, 1), (-1, 0)), "saves": ((0, -1), (1, 0
 def mark(decision: str, x: float, y: float) -> str:
     r = 5.0
     if decision in CORNERS:
-        points = " ".join(f"{_number(x + r * dx)},{_number(y + r * dy)}" for dx, dy in CORNERS[decision])
+        points = " ".join(
+            f"{_number(x + r * dx)},{_number(y + r * dy)}" for dx, dy in CORNERS[decision]
+        )
         return element("polygon", decision, points=points, stroke_width=1)
     if decision == "no effect":
-        return element("rect", "no-effect", x=x - r, y=y - r, width=2 * r, height=2 * r, stroke_width=1.5)
+        return element(
+            "rect", "no-effect", x=x - r, y=y - r, width=2 * r, height=2 * r, stroke_width=1.5
+        )
     return circle(x, y, r, "helps" if decision == "helps" else "undecided")
 
 
@@ -274,15 +308,23 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        low, high, at = (math.log10(number) if self.log else number for number in (self.low, self.high, value))
+        low, high, at = (
+            math.log10(number) if self.log else number for number in (self.low, self.high, value)
+        )
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int = 5) -> list[float]:
         if self.log:
-            powers = range(math.floor(math.log10(self.low)) - 1, math.ceil(math.log10(self.high)) + 1)
+            powers = range(
+                math.floor(math.log10(self.low)) - 1, math.ceil(math.log10(self.high)) + 1
+            )
             for steps in ((1, 2, 5), (1, 3), (1,)):
                 ticks = [step * 10.0**power for power in powers for step in steps]
-                ticks = [value for value in ticks if self.low <= value * 1.000001 and value <= self.high * 1.000001]
+                ticks = [
+                    value
+                    for value in ticks
+                    if self.low <= value * 1.000001 and value <= self.high * 1.000001
+                ]
                 if len(ticks) <= most + 1:
                     return ticks
             return ticks[:: math.ceil(len(ticks) / most)]
@@ -297,24 +339,38 @@ class Scale:
 def clean(text: object) -> str:
     """Text on one line that XML can hold and a reader can see, with controls and overrides escaped."""
     one_line = printable(" ".join(str(text)[:MAX_TEXT].split()))
-    escaped = "".join(f"\\x{ord(character):x}" if _is_unfit(character) else character for character in one_line)
+    escaped = "".join(
+        f"\\x{ord(character):x}" if _is_unfit(character) else character for character in one_line
+    )
     return "".join(map(_with_few_marks, regex.findall(r"\X", escaped)))
 
 
 def _is_unfit(character: str) -> bool:
     code = ord(character)
-    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF or unicodedata.category(character) == "Cc"
+    return (
+        code & 0xFFFE == 0xFFFE
+        or 0xFDD0 <= code <= 0xFDEF
+        or unicodedata.category(character) == "Cc"
+    )
 
 
 def _with_few_marks(cluster: str) -> str:
     """A character with at most two marks above and below it: more would overlap the next line."""
     marks = [mark for mark in cluster if unicodedata.category(mark) in ("Mn", "Me")]
-    return cluster if len(marks) <= 2 else unicodedata.normalize("NFC", cluster[0] + "".join(marks[:2]))
+    return (
+        cluster
+        if len(marks) <= 2
+        else unicodedata.normalize("NFC", cluster[0] + "".join(marks[:2]))
+    )
 
 
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
-    clusters = text if text.isascii() else regex.findall(r"\X", text)  # an emoji may be a sequence of several
-    return sum(max(map(_width, cluster)) for cluster in clusters) / 100 * size * (_BOLD if bold else 1)
+    clusters = (
+        text if text.isascii() else regex.findall(r"\X", text)
+    )  # an emoji may be a sequence of several
+    return (
+        sum(max(map(_width, cluster)) for cluster in clusters) / 100 * size * (_BOLD if bold else 1)
+    )
 
 
 def is_measured(text: str) -> bool:
@@ -361,7 +417,9 @@ class Label:
         return self.whole
 
 
-def label_all(names: Iterable[object], width: float, size: float = TEXT, *, bold: bool = False) -> dict[str, Label]:
+def label_all(
+    names: Iterable[object], width: float, size: float = TEXT, *, bold: bool = False
+) -> dict[str, Label]:
     """Names of at most this width, cut in the middle if longer; numbered if two look alike."""
     known = list(dict.fromkeys(map(str, names)))
     labels = {name: Label(name, shorten(name, width, size, bold=bold)) for name in known}

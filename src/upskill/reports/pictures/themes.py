@@ -85,4 +85,6 @@ def style(theme: Theme = "auto") -> str:
 
 
 def custom_properties(theme: Literal["light", "dark"]) -> str:
-    return ";".join(f"--up-{name}:{colour}" for name, colour in (DARK if theme == "dark" else LIGHT).items())
+    return ";".join(
+        f"--up-{name}:{colour}" for name, colour in (DARK if theme == "dark" else LIGHT).items()
+    )

@@ -16,8 +16,14 @@ from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 
 USUAL_ANSWER_TOKENS = 30  # tokens, where a case has no reference answer to go by
-CASE_TOKENS, CASES_PROMPT = 400, 1600  # of a test case or ten answers to it, and of the examples in the prompt
-CASES_CALLS = (2, 6)  # one for cases and one for answers to them; at most two more for cases, and two that fix some
+CASE_TOKENS, CASES_PROMPT = (
+    400,
+    1600,
+)  # of a test case or ten answers to it, and of the examples in the prompt
+CASES_CALLS = (
+    2,
+    6,
+)  # one for cases and one for answers to them; at most two more for cases, and two that fix some
 # Of agents that act, in tokens: what their tools are described in, one turn, and what comes back from its tools.
 TOOLS, TURN, RESULT = 700, 300, 500
 MIN_TURNS = 2  # one that does something, and one that answers
@@ -61,20 +67,32 @@ class CostEstimate:
 
 class _Sums:
     def __init__(self, addresses: Iterable[Address | None], known_prices: KnownPrices) -> None:
-        self.prices = {address: price_for(address, known_prices) for address in addresses if address}
+        self.prices = {
+            address: price_for(address, known_prices) for address in addresses if address
+        }
         self.calls = 0
         self.tokens = [0, 0]
         self.cost_usd = [0.0, 0.0]
 
     def add(
-        self, end: int, address: Address, times: int, input_size: int, output_size: int, share: float = 1.0
+        self,
+        end: int,
+        address: Address,
+        times: int,
+        input_size: int,
+        output_size: int,
+        share: float = 1.0,
     ) -> None:
         """Add so many calls to the low end (0) or the high end (1); of the price, a share is paid."""
         self.tokens[end] += times * (input_size + output_size)
-        self.cost_usd[end] += times * share * (self.prices[address].cost(input_size, output_size) or 0.0)
+        self.cost_usd[end] += (
+            times * share * (self.prices[address].cost(input_size, output_size) or 0.0)
+        )
 
     def estimate(self, *, acts: bool) -> CostEstimate:
-        unknown = tuple(address.name for address, price in self.prices.items() if not price.is_known)
+        unknown = tuple(
+            address.name for address, price in self.prices.items() if not price.is_known
+        )
         (least, most), (low, high) = self.tokens, self.cost_usd
         return CostEstimate(self.calls, (least, most), (low, high), unknown, acts=acts)
 
@@ -105,10 +123,17 @@ def estimate(
     inputs: dict[tuple[str, str], int] = {}
     groups = Counter[tuple[str, str, Arm]]((trial.model, trial.case, trial.arm) for trial in trials)
     for (model, case_id, arm), times in groups.items():
-        case, trial, address = plan.suite.by_id[case_id], Trial(model, case_id, arm, plan.seed), plan.addresses[model]
+        case, trial, address = (
+            plan.suite.by_id[case_id],
+            Trial(model, case_id, arm, plan.seed),
+            plan.addresses[model],
+        )
         if (case_id, arm) not in inputs:
             inputs[case_id, arm] = input_tokens(chat_request(task_of(plan, trial)))
-        input_size, answer = inputs[case_id, arm], estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
+        input_size, answer = (
+            inputs[case_id, arm],
+            estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS,
+        )
         if plan.acts:
             used = 0
             for turn in range(plan.bounds.turns):
@@ -168,7 +193,13 @@ def estimate_search(
         # An agent that acts takes some turns, each of which repeats what came before.
         turns, overhead, answer = (MIN_TURNS, TOOLS + RESULT, TURN) if size.acts else (1, 60, 100)
         cases = size.cases * turns
-        add(student, cases, cases * (1 + size.attempts + size.drafts), size.tokens + overhead, answer)
+        add(
+            student,
+            cases,
+            cases * (1 + size.attempts + size.drafts),
+            size.tokens + overhead,
+            answer,
+        )
         add(student, cases, cases, overhead, answer)
         add(student, 0, size.confirming * turns, size.tokens + overhead, answer)
     return sums.estimate(acts=size.acts)
@@ -198,6 +229,8 @@ def worst_case_usage(request: Request, price: Price) -> Usage:
     """What one call may use: an answer as long as it may be, and all of its input written into a cache."""
     input_size, output_size = input_tokens(request), request.max_output_tokens
     costs = [
-        cost for written in (0, input_size) if (cost := price.cost(input_size, output_size, 0, written)) is not None
+        cost
+        for written in (0, input_size)
+        if (cost := price.cost(input_size, output_size, 0, written)) is not None
     ]
     return Usage(input_size, output_size, cost_usd=max(costs, default=None))

@@ -29,10 +29,18 @@ class CommonOptions:
     """Options of every command that calls models."""
 
     max_cost: float | None = option(
-        "--max-cost", default=None, help="Stop before spending more than this.", metavar="USD", minimum=0
+        "--max-cost",
+        default=None,
+        help="Stop before spending more than this.",
+        metavar="USD",
+        minimum=0,
     )
     concurrency: int | None = option(
-        "--concurrency", default=None, help="Concurrent calls per model (default 8).", metavar="N", minimum=1
+        "--concurrency",
+        default=None,
+        help="Concurrent calls per model (default 8).",
+        metavar="N",
+        minimum=1,
     )
     executor: str = option(
         "--executor",
@@ -47,7 +55,10 @@ class CommonOptions:
         metavar="STORE",
     )
     log_runs: bool | None = option(
-        "--log-runs/--no-log-runs", default=None, help="Keep runs in the store, or discard them.", hidden=True
+        "--log-runs/--no-log-runs",
+        default=None,
+        help="Keep runs in the store, or discard them.",
+        hidden=True,
     )
     settings: Settings = field(default_factory=Settings.load)
 
@@ -148,7 +159,11 @@ class StudentOptions(CommonOptions):
     @property
     def bounds(self) -> Bounds:
         settings, usual = self.settings, self.default_bounds
-        return Bounds(settings.max_turns or usual.turns, settings.trial_tokens, settings.trial_timeout or usual.seconds)
+        return Bounds(
+            settings.max_turns or usual.turns,
+            settings.trial_tokens,
+            settings.trial_timeout or usual.seconds,
+        )
 
 
 @dataclass(kw_only=True)
@@ -171,7 +186,9 @@ class MeasureOptions(StudentOptions):
         metavar="N",
         show_default=True,
     )
-    fresh: bool = option("--fresh", default=False, help="Start over, even if this plan has stored results.")
+    fresh: bool = option(
+        "--fresh", default=False, help="Start over, even if this plan has stored results."
+    )
 
     @property
     def cache_mode(self) -> CacheMode:
@@ -190,5 +207,7 @@ def choose_students(
         return (settings.student,)
     from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL  # noqa: PLC0415 - only where it is used
 
-    tell(f"No student given: using `local`, the embedded {DEFAULT_LOCAL_MODEL}. Choose another with {flag}.")
+    tell(
+        f"No student given: using `local`, the embedded {DEFAULT_LOCAL_MODEL}. Choose another with {flag}."
+    )
     return ("local",)

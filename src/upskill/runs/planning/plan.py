@@ -22,7 +22,12 @@ from upskill.plain import canonical, counted, dict_or_empty, digest, digest_text
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
-from upskill.suites.near_duplicates import case_identity, group_near_duplicates, plain_text, shared_cases
+from upskill.suites.near_duplicates import (
+    case_identity,
+    group_near_duplicates,
+    plain_text,
+    shared_cases,
+)
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause, Outcome
 
@@ -42,7 +47,11 @@ _ARM_IN_KEY = {"baseline_repeat": "again"}  # stored keys have this arm under it
 MIN_TOKENS, MIN_ACTING_TOKENS = 256, 512  # for an answer, and for a turn of an agent that acts
 WORD_TOKENS = 4  # for a word that a case allows: twice what a word takes, code included
 ACTIVATION_TOKENS = 64  # for a turn that is only to show whether a skill is activated
-TELLING_CHECKS = ("contains", "equals", "starts_with")  # what they look for is part of a good answer
+TELLING_CHECKS = (
+    "contains",
+    "equals",
+    "starts_with",
+)  # what they look for is part of a good answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,9 @@ class ReplaySource:
     file: str  # its name
     sha256: str
     date: str
-    date_is_recorded: bool = True  # False: it does not say when it was recorded, and this is the date of the file
+    date_is_recorded: bool = (
+        True  # False: it does not say when it was recorded, and this is the date of the file
+    )
 
     def __str__(self) -> str:
         date = f"{'recorded' if self.date_is_recorded else 'file of'} {self.date}"
@@ -82,14 +93,18 @@ class Plan:
     max_output_tokens: int = 4096
     limit_is_stated: bool = False  # someone chose that limit, so embedded models keep to it too
     judge: Address | None = None
-    reference_skill: Skill | None = None  # an older skill that takes the place of no skill in the baseline arm
+    reference_skill: Skill | None = (
+        None  # an older skill that takes the place of no skill in the baseline arm
+    )
     distractors: tuple[Skill, ...] = ()  # on offer in every arm of an agent that acts
     bounds: Bounds = field(default_factory=Bounds)  # of an agent that acts
     sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
     replay: str = ""  # a hash of the recorded replies that it is played from; no part of a trial
     replay_of: tuple[str, str] | None = None  # then: the run that was recorded, and when it began
     replay_source: ReplaySource | None = None  # then: the file
-    recorded_keys: Mapping[Trial, str] = field(default_factory=dict[Trial, str])  # then: the keys that trials had
+    recorded_keys: Mapping[Trial, str] = field(
+        default_factory=dict[Trial, str]
+    )  # then: the keys that trials had
 
     def __repr__(self) -> str:
         return f"Plan({self.skill.name!r}, {[*self.addresses]}, {counted(len(self), 'trial')})"
@@ -135,17 +150,25 @@ class Plan:
                 Trial(address.name, case.id, arm, seed)
                 for arm, seed, case in product(self.arms, self.seeds, self.suite.cases)
             ]
-            first = [trial for trial in by_arm[:: len(by_arm) // len(self.arms)] if self.skill_of(trial.arm)]
+            first = [
+                trial
+                for trial in by_arm[:: len(by_arm) // len(self.arms)]
+                if self.skill_of(trial.arm)
+            ]
             yield from (*first, *(trial for trial in by_arm if trial not in first))
 
     def key(self, trial: Trial) -> str:
         """A hash of everything that defines a trial: with equal keys, a result can be reused."""
         before, after = self._questions[trial.model, trial.case]
-        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{before},{trial.seed}{after}]")
+        return digest_text(
+            f"[{self._settings},{self._arms[trial.arm]},{before},{trial.seed}{after}]"
+        )
 
     def draw_key(self, trial: Trial) -> str:
         """A hash of what the student is asked: however it is checked, another answer is another draw of the same."""
-        return digest_text(f"[{self._asked[trial.model, trial.case]},{self._arms[trial.arm]},{trial.seed}]")
+        return digest_text(
+            f"[{self._asked[trial.model, trial.case]},{self._arms[trial.arm]},{trial.seed}]"
+        )
 
     @cached_property
     def _asked(self) -> dict[tuple[str, str], str]:
@@ -171,7 +194,9 @@ class Plan:
         questions: dict[tuple[str, str], tuple[str, str]] = {}
         for model, case in product(self.addresses, self.suite.by_id):
             limit = self.output_limit(Trial(model, case, "skill", 0))
-            own_limit = f",{limit}" if limit != self.max_output_tokens else ""  # the common limit is in the settings
+            own_limit = (
+                f",{limit}" if limit != self.max_output_tokens else ""
+            )  # the common limit is in the settings
             questions[model, case] = f"{self._models[model]},{self._cases[case]}", own_limit
         return questions
 
@@ -181,7 +206,9 @@ class Plan:
             return own
         if self.limit_is_stated or self.addresses[trial.model].provider != "local":
             return self.max_output_tokens
-        return ACTIVATION_TOKENS if self.bounds.until_activated else self._fitting_limits[trial.case]
+        return (
+            ACTIVATION_TOKENS if self.bounds.until_activated else self._fitting_limits[trial.case]
+        )
 
     @cached_property
     def _fitting_limits(self) -> dict[str, int]:
@@ -194,7 +221,17 @@ class Plan:
         questions = sorted("".join(parts) for parts in self._questions.values())
         part = [self.suite.part] if self.suite.part else []
         replay = [f"replay {self.replay}"] if self.replay else []
-        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *part, *replay])
+        return digest(
+            [
+                self._settings,
+                sorted(self._arms.values()),
+                questions,
+                self.seed,
+                self.runs,
+                *part,
+                *replay,
+            ]
+        )
 
     def canary(self, trial: Trial) -> str:
         return canary_for(self.recorded_keys.get(trial) or self.key(trial))
@@ -220,13 +257,17 @@ class Plan:
 
     @cached_property
     def _arms(self) -> dict[str, str]:
-        hashes = {arm: skill.visible_hash if (skill := self.skill_of(arm)) else "" for arm in self.arms}
+        hashes = {
+            arm: skill.visible_hash if (skill := self.skill_of(arm)) else "" for arm in self.arms
+        }
         return {arm: canonical([_ARM_IN_KEY.get(arm, arm), hashes[arm]])[1:-1] for arm in self.arms}
 
     @cached_property
     def _models(self) -> dict[str, str]:
         def identity(address: Address) -> list[Any]:
-            in_json = self.agent == "tools" and address.provider == "local"  # they had calls of their own once
+            in_json = (
+                self.agent == "tools" and address.provider == "local"
+            )  # they had calls of their own once
             return [address, *identity_of(address), *(["calls in JSON"] if in_json else [])]
 
         return {address.name: canonical(digest(identity(address))) for address in self.models}
@@ -253,13 +294,24 @@ class Plan:
         metadata = read_metadata(self.skill)
         if used := dict_or_empty(metadata.get(USED_KEY)):
             before = {case: str(identity) for case, identity in used.items()}
-            cases = shared_cases(before, {case.id: case_identity(case) for case in self.suite.cases})
+            cases = shared_cases(
+                before, {case.id: case_identity(case) for case in self.suite.cases}
+            )
         else:
             # By an older upskill.
-            was_searched = metadata.get(USED_KEY) or metadata.get("evaluated_cases") in ("fit", "held-out")
+            was_searched = metadata.get(USED_KEY) or metadata.get("evaluated_cases") in (
+                "fit",
+                "held-out",
+            )
             cases = {case.id for case in self.suite.train if was_searched}
-        first = {self.twins.get(case, case) for case in cases}  # a near-duplicate tells nothing else
-        return frozenset(case.id for case in self.suite.cases if first and self.twins.get(case.id, case.id) in first)
+        first = {
+            self.twins.get(case, case) for case in cases
+        }  # a near-duplicate tells nothing else
+        return frozenset(
+            case.id
+            for case in self.suite.cases
+            if first and self.twins.get(case.id, case.id) in first
+        )
 
 
 def read_metadata(skill: Skill) -> dict[str, Any]:
@@ -280,9 +332,13 @@ def fitting_limit(case: Case, *, acts: bool) -> int:
     answers = [answer for answer in (case.reference, *case.right) if isinstance(answer, str)]
     bounds = {named.name: named.config for named in case.checks if isinstance(named.config, int)}
     longest = max(*map(len, [*expected, *answers]), bounds.get("min_length", 0))
-    limit = max(MIN_ACTING_TOKENS if acts else MIN_TOKENS, longest, WORD_TOKENS * (case.max_words or 0))
+    limit = max(
+        MIN_ACTING_TOKENS if acts else MIN_TOKENS, longest, WORD_TOKENS * (case.max_words or 0)
+    )
     for named in case.checks:
-        if isinstance(named.check, MaxLength) and named.check.brief and not acts:  # characters; a longer answer fails
+        if (
+            isinstance(named.check, MaxLength) and named.check.brief and not acts
+        ):  # characters; a longer answer fails
             limit = min(limit, 2 * named.check.characters + 16)
     return min(limit, DEFAULT_OUTPUT_TOKENS)
 
@@ -334,10 +390,14 @@ class Result:
     activated: bool | None = None  # None: no skill was on offer that an agent could open
     leak: str = ""  # what shows that this trial saw a skill that was kept from it
     traceback: str = ""  # of a bug in upskill that ended it
-    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`, `judge`
+    cause: Cause | Literal[""] = (
+        ""  # of a failure: why there was no answer that could pass; or `verbose`, `judge`
+    )
     earlier: Usage = NO_USAGE  # what errored tries of it cost the student, on top
     asked: tuple[RequestHash, ...] = ()  # what the student and the judge were asked, as hashes
-    redraws: Mapping[str, int] = field(default_factory=dict[str, int])  # its failed draws so far, by reason
+    redraws: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # its failed draws so far, by reason
     hashed_as: int = 0  # the `answer_hash`, where the trace was left out
 
     def __repr__(self) -> str:
@@ -391,7 +451,9 @@ class Result:
             return self.hashed_as
         steps = self.trace.steps if self.trace else ()
         done = [
-            [step.kind, step.text, step.tool, step.arguments] for step in steps if step.kind not in ("system", "user")
+            [step.kind, step.text, step.tool, step.arguments]
+            for step in steps
+            if step.kind not in ("system", "user")
         ]
         return int(digest(done)[:15], 16) if done else 0
 
@@ -448,7 +510,9 @@ def make_plan(
     if options.runs < 1:
         raise UsageError("repeats must be at least 1")
     if not LOWEST_SEED <= options.seed <= HIGHEST_SEED - options.runs:
-        raise UsageError(f"{options.seed} is not a valid seed", "Use an integer of at most 63 bits.")
+        raise UsageError(
+            f"{options.seed} is not a valid seed", "Use an integer of at most 63 bits."
+        )
     acting: type[Agent] = AGENTS.load(options.agent)
     if not acting.needs_sandbox and options.distractors:
         raise UsageError(
@@ -462,12 +526,20 @@ def make_plan(
     skills = [skill, *options.distractors]
     names = [each.name for each in skills]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        folders = listed([str(each.folder) for each in skills if each.name == twice[0] and each.folder])
+        folders = listed(
+            [str(each.folder) for each in skills if each.name == twice[0] and each.folder]
+        )
         message = f"two skills are named {twice[0]!r}{folders and f': {folders}'}"
         raise UsageError(message, "Agents open skills by name: drop one of them.")
-    judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
+    judged = [
+        case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)
+    ]
     if judged and not options.judge:
-        cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
+        cases = (
+            f"{len(judged)} cases ({judged[0]!r} is the first) need"
+            if judged[1:]
+            else f"case {judged[0]!r} needs"
+        )
         raise UsageError(
             f"{suite.source}: {cases} a judge",
             "Choose one with --judge, for example --judge sonnet.",
@@ -475,14 +547,19 @@ def make_plan(
     usual = 0.0 if options.runs == 1 and not options.controls else SAMPLED
     limit = options.max_output_tokens or suite.max_output_tokens
     if options.max_output_tokens:
-        suite = replace(suite, cases=tuple(replace(case, max_output_tokens=None) for case in suite.cases))
+        suite = replace(
+            suite, cases=tuple(replace(case, max_output_tokens=None) for case in suite.cases)
+        )
     if options.gpu:
         suite = replace(suite, cases=tuple(replace(case, gpu=True) for case in suite.cases))
     return Plan(
         skill,
         suite,
         addresses,
-        arms=(*(BOTH_ARMS if options.baseline else ("skill",)), *(CONTROLS if options.controls else ())),
+        arms=(
+            *(BOTH_ARMS if options.baseline else ("skill",)),
+            *(CONTROLS if options.controls else ()),
+        ),
         runs=options.runs,
         seed=options.seed,
         agent=options.agent,

@@ -39,13 +39,20 @@ class Registration:
     results_before: int  # scored trials of the plan that were stored already
 
     def to_dict(self) -> dict[str, Any]:
-        return {"path": self.path, "registered": self.registered, "results_before": self.results_before}
+        return {
+            "path": self.path,
+            "registered": self.registered,
+            "results_before": self.results_before,
+        }
 
     def check(self, plan: Plan, margin: float, scope: str | None) -> None:
         """UsageError unless a run would follow it."""
         now = describe(plan, margin, scope)
         if differ := [key for key in {**self.plan, **now} if self.plan.get(key) != now.get(key)]:
-            what = "; ".join(f"{key} is {short(now.get(key))}, not {short(self.plan.get(key))}" for key in differ[:5])
+            what = "; ".join(
+                f"{key} is {short(now.get(key))}, not {short(self.plan.get(key))}"
+                for key in differ[:5]
+            )
             raise UsageError(
                 f"{self.path}: this is not the registered run: {what}",
                 "Run the registered plan, or drop --preregister: the run then counts as one more look.",
@@ -85,17 +92,28 @@ def read_registration(path: Path) -> Registration | None:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (UsageError, ValueError, RecursionError, TypeError) as error:
-        raise UsageError(f"{path}: not a preregistration file", "Choose a file that does not exist yet.") from error
+        raise UsageError(
+            f"{path}: not a preregistration file", "Choose a file that does not exist yet."
+        ) from error
 
 
-def register(path: Path, plan: Plan, margin: float, scope: str | None, results_before: int) -> Registration:
+def register(
+    path: Path, plan: Plan, margin: float, scope: str | None, results_before: int
+) -> Registration:
     """Write a plan down. An existing file is never overwritten."""
     registered, planned = timestamp(), describe(plan, margin, scope)
-    document = {"registered": registered, "upskill": __version__, "results_before": results_before, "plan": planned}
+    document = {
+        "registered": registered,
+        "upskill": __version__,
+        "results_before": results_before,
+        "plan": planned,
+    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as stream:
             stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", "Choose a path you can write to.") from error
+        raise UsageError(
+            f"{path}: {error.strerror or error}", "Choose a path you can write to."
+        ) from error
     return Registration(str(path), registered, planned, results_before)

@@ -18,7 +18,10 @@ from upskill.verdicts.planning import POWER, VarianceComponents, cases_needed, p
 RUNS = (1, 3, 5, 10)
 # Seconds for a trial where no stored run tells: a guess, and shown as one. An agent that acts makes several calls.
 REMOTE_TRIAL = (2.0, 20.0)
-EMBEDDED_TRIAL = (1.0, 15.0)  # on a slow core, from a few words of a small model to a long answer of a larger one
+EMBEDDED_TRIAL = (
+    1.0,
+    15.0,
+)  # on a slow core, from a few words of a small model to a long answer of a larger one
 
 Range = tuple[float, float]  # from, to
 
@@ -62,26 +65,42 @@ def sample_sizes(
 ) -> Iterator[SampleSizes]:
     """From each model's latest stored run of the skill, or from assumptions."""
     for address in plan.models:
-        outcomes = _latest_outcomes(store, plan.skill.name, address.name, plan.suite) if store else []
+        outcomes = (
+            _latest_outcomes(store, plan.skill.name, address.name, plan.suite) if store else []
+        )
         outcomes = [outcome for outcome in outcomes if outcome.case not in plan.used_cases]
         model_plan = replace(plan, models=(address,))
         unused = {plan.twins.get(case, case) for case in plan.suite.by_id.keys() - plan.used_cases}
-        suite = estimate(model_plan, model_plan.trials(), prices), len(plan.suite.cases), len(unused)
+        suite = (
+            estimate(model_plan, model_plan.trials(), prices),
+            len(plan.suite.cases),
+            len(unused),
+        )
         yield _sizes(address, target, outcomes, concurrency, suite, plan.twins)
 
 
 def sample_sizes_without_suite(
-    models: Sequence[Address], target: LiftToDetect, store: Store | None, skill: str, concurrency: int
+    models: Sequence[Address],
+    target: LiftToDetect,
+    store: Store | None,
+    skill: str,
+    concurrency: int,
 ) -> Iterator[SampleSizes]:
     for address in models:
         outcomes = _latest_outcomes(store, skill, address.name) if store and skill else []
         yield _sizes(address, target, outcomes, concurrency, None, {})
 
 
-def _latest_outcomes(store: Store, skill: str, model: str, suite: Suite | None = None) -> list[Outcome]:
+def _latest_outcomes(
+    store: Store, skill: str, model: str, suite: Suite | None = None
+) -> list[Outcome]:
     """Of the run that shares most cases with the suite, and the latest of these. Its baseline was no skill at all."""
     prompts = {case.prompt for case in suite.cases} if suite else set[str]()
-    runs = [run for run in store.runs(skill, newest_first=True) if model in run.models and not run.plan.reference_skill]
+    runs = [
+        run
+        for run in store.runs(skill, newest_first=True)
+        if model in run.models and not run.plan.reference_skill
+    ]
     shared = {run.id: len(prompts & {case.prompt for case in run.plan.suite.cases}) for run in runs}
     for run in sorted(runs, key=lambda run: -shared[run.id]):
         if suite and not shared[run.id]:
@@ -131,11 +150,20 @@ def _sizes(
     return SampleSizes(address.name, variance, is_measured, at_hand, unused, *times, tuple(sizes))
 
 
-def _differences(outcomes: Sequence[Outcome], twins: Mapping[str, str]) -> tuple[list[float], list[str]]:
+def _differences(
+    outcomes: Sequence[Outcome], twins: Mapping[str, str]
+) -> tuple[list[float], list[str]]:
     scored = [outcome for outcome in outcomes if outcome.passed is not None]
-    before = {(outcome.case, outcome.seed): bool(outcome.passed) for outcome in scored if outcome.arm == "baseline"}
+    before = {
+        (outcome.case, outcome.seed): bool(outcome.passed)
+        for outcome in scored
+        if outcome.arm == "baseline"
+    }
     pairs = [
-        (float(bool(outcome.passed)) - float(before[outcome.case, outcome.seed]), twins.get(outcome.case, outcome.case))
+        (
+            float(bool(outcome.passed)) - float(before[outcome.case, outcome.seed]),
+            twins.get(outcome.case, outcome.case),
+        )
         for outcome in scored
         if outcome.arm == "skill" and (outcome.case, outcome.seed) in before
     ]

@@ -22,7 +22,13 @@ from upskill.suites.suite import PATHS_IN_SKILL, Part
 from upskill.verdicts.outcome import Scope
 
 T = TypeVar("T")
-NOT_FILES = ("", "suite", "generated", "given", "proposals")  # sources of suites that were not read from a file
+NOT_FILES = (
+    "",
+    "suite",
+    "generated",
+    "given",
+    "proposals",
+)  # sources of suites that were not read from a file
 MAX_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
 
 
@@ -41,7 +47,9 @@ class StoredSkill:
         meta = skill.read("skill_meta.json") or b""
         if len(meta) > MAX_META:  # what a verdict depends on
             kept = {
-                name: value for name, value in read_metadata(skill).items() if name in (USED_KEY, "evaluated_cases")
+                name: value
+                for name, value in read_metadata(skill).items()
+                if name in (USED_KEY, "evaluated_cases")
             }
             meta = compact({"metadata": kept}).encode()
         return cls(
@@ -58,7 +66,12 @@ class StoredSkill:
         """Its text and provenance; its hashes are those of the files that it had."""
         files = (SkillFile("skill_meta.json", self.meta.encode("utf-8")),) if self.meta else ()
         return _SkillWithHashes(
-            self.name, self.description, self.body, {}, files, hashes=(self.fingerprint, self.visible_hash)
+            self.name,
+            self.description,
+            self.body,
+            {},
+            files,
+            hashes=(self.fingerprint, self.visible_hash),
         )
 
 
@@ -80,7 +93,9 @@ def other_suite(source: str, skill: str) -> str:
 
     For another file in the skill's folder, the path in that folder.
     """
-    path = next((path for path in (*PATHS_IN_SKILL, *queries.PATHS_IN_SKILL) if source.endswith(path)), "")
+    path = next(
+        (path for path in (*PATHS_IN_SKILL, *queries.PATHS_IN_SKILL) if source.endswith(path)), ""
+    )
     is_own = path and PurePath(source.removesuffix(path)).name in ("", "..", skill)
     if is_own or source in NOT_FILES:
         return ""
@@ -125,7 +140,9 @@ class StoredSuite:
     def of(cls, suite: Suite) -> StoredSuite:
         names = ("source", "fingerprint", "max_output_tokens", "part")
         stored = {name: getattr(suite, name) for name in names}
-        return _adapter(cls).validate_python(stored | {"cases": [case.to_dict() for case in suite.cases]})
+        return _adapter(cls).validate_python(
+            stored | {"cases": [case.to_dict() for case in suite.cases]}
+        )
 
     def to_dict(self) -> dict[str, Any]:
         stored = _adapter(StoredSuite).dump_python(self, mode="json")
@@ -138,11 +155,18 @@ class StoredSuite:
 
     def to_suite(self) -> Suite:
         """Without checks where one of them is not installed here."""
-        stored = {name: value for name, value in self.to_dict().items() if name in ("cases", "max_output_tokens")}
+        stored = {
+            name: value
+            for name, value in self.to_dict().items()
+            if name in ("cases", "max_output_tokens")
+        }
         try:
             suite = Suite.parse(stored, self.source)
         except UsageError:
-            cases = (Case(case.id, case.prompt, (), tags=case.tags, held_out=case.held_out) for case in self.cases)
+            cases = (
+                Case(case.id, case.prompt, (), tags=case.tags, held_out=case.held_out)
+                for case in self.cases
+            )
             suite = Suite(tuple(cases), self.source)
         return replace(suite, part=self.part)
 
@@ -156,12 +180,18 @@ class Analysis:
     target: float | None = None  # the pass rate that would be good enough
     requirements: tuple[str, ...] = ()
     halted: str = ""  # the ceiling that ended the run before its end
-    stopped: Mapping[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
+    stopped: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # models that were given up, and why
     warnings: tuple[str, ...] = ()
-    registration: Mapping[str, Any] | None = None  # of a run that follows one: path, registered, results_before
+    registration: Mapping[str, Any] | None = (
+        None  # of a run that follows one: path, registered, results_before
+    )
     # Whether its verdict is for somebody to look at, and not for a search; None: by a version that did not say.
     reported: bool | None = None
-    in_experiment: bool = False  # which runs dozens of parts like this one and reports the result itself
+    in_experiment: bool = (
+        False  # which runs dozens of parts like this one and reports the result itself
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +210,9 @@ class StoredPlan:
     reference_skill: str | None = None  # the fingerprint of the skill that the baseline arm had
     distractors: tuple[str, ...] = ()  # names
     bounds: Bounds = field(default_factory=Bounds)
-    twins: Mapping[str, str] = field(default_factory=dict[str, str])  # cases that ask nearly the same as another
+    twins: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # cases that ask nearly the same as another
     replay: str = ""
     replay_of: tuple[str, str] | None = None
     replay_source: ReplaySource | None = None
@@ -189,12 +221,18 @@ class StoredPlan:
     scope: Scope | None = None
     margin: float = 0.05  # a lift within it counts as none
     registered: str | None = None  # when its plan was written down
-    registered_at: int | None = None  # the number of the next look when the store first met that plan
+    registered_at: int | None = (
+        None  # the number of the next look when the store first met that plan
+    )
     drawn_anew: bool = False  # no trial of it came from another run or a stored reply
     sandbox: Mapping[str, Any] | None = None  # a SandboxChoice
     analysis: Analysis = field(default_factory=Analysis)
-    spent_before: Mapping[str, Any] | None = None  # calls, and tokens and dollars by role, before the command that runs
-    began: tuple[str, int] | None = None  # when that command began, and how many results that were not instant it found
+    spent_before: Mapping[str, Any] | None = (
+        None  # calls, and tokens and dollars by role, before the command that runs
+    )
+    began: tuple[str, int] | None = (
+        None  # when that command began, and how many results that were not instant it found
+    )
 
     @classmethod
     def of(cls, plan: Plan) -> StoredPlan:
@@ -221,7 +259,9 @@ class StoredPlan:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StoredPlan:
-        return _adapter(cls).validate_python({name: value for name, value in stored.items() if value is not None})
+        return _adapter(cls).validate_python(
+            {name: value for name, value in stored.items() if value is not None}
+        )
 
     def to_dict(self) -> dict[str, Any]:
         stored = _adapter(StoredPlan).dump_python(self, mode="json", exclude={"suite"})
@@ -264,7 +304,9 @@ class StoredPlan:
 
 
 # What is not stored where it is empty.
-_CASE_OPTIONS = tuple(vars(StoredCase(id="", prompt="")).keys() - {"id", "prompt", "checks", "held_out"})
+_CASE_OPTIONS = tuple(
+    vars(StoredCase(id="", prompt="")).keys() - {"id", "prompt", "checks", "held_out"}
+)
 _PLAN_OPTIONS = (
     "twins",
     "replay",

@@ -45,7 +45,15 @@ FORMAT, VERSION = "upskill-receipt", 1
 AT_ONCE = 8  # trials that are graded
 MAX_BYTES = 20_000_000
 # Of a verdict, what does not follow from the answers: prices change, and so do the words of advice.
-DOES_NOT_FOLLOW = ("replayed", "recommendation", "cost_per_pass", "break_even", "cost_usd", "baseline", "skill")
+DOES_NOT_FOLLOW = (
+    "replayed",
+    "recommendation",
+    "cost_per_pass",
+    "break_even",
+    "cost_usd",
+    "baseline",
+    "skill",
+)
 MUST_SAY = ("model", "decision", "lift", "interval")  # of a verdict
 MARGIN = 0.05  # what every receipt is verified with, whatever its author chose
 SETTINGS = ("agent", "runs", "seed", "temperature", "max_output_tokens")
@@ -79,7 +87,9 @@ class Verified:
     changes: list[str] = field(default_factory=list[str])  # what is not as it was, in words
     # Computed anew, about tasks like these and with the usual margin; empty where that was impossible.
     verdicts: list[Verdict] = field(default_factory=list[Verdict])
-    as_run: list[Verdict] = field(default_factory=list[Verdict])  # with the scope and margin of the run
+    as_run: list[Verdict] = field(
+        default_factory=list[Verdict]
+    )  # with the scope and margin of the run
 
     @property
     def holds(self) -> bool:
@@ -96,7 +106,9 @@ def terms_of(receipt: Mapping[str, Any]) -> str:
     terms = ["on exactly these cases"] if settings.get("scope") == "suite" else []
     if (margin := settings.get("margin")) != MARGIN:
         terms.append(
-            f"with a margin of {100 * margin:g} points" if isinstance(margin, int | float) else "with no margin"
+            f"with a margin of {100 * margin:g} points"
+            if isinstance(margin, int | float)
+            else "with no margin"
         )
     return ", ".join(terms)
 
@@ -115,9 +127,14 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
     plan, run = evaluation.plan, evaluation.run
     folder = plan.skill.folder
     if folder is None:
-        raise UsageError(f"{plan.skill.name}: this skill has no folder for a receipt", "Save the skill first.")
+        raise UsageError(
+            f"{plan.skill.name}: this skill has no folder for a receipt", "Save the skill first."
+        )
     if evaluation.has_failed or evaluation.halted or evaluation.unfinished:
-        raise UsageError(f"{run.id}: the run is not complete, so it cannot have a receipt", "Finish the run first.")
+        raise UsageError(
+            f"{run.id}: the run is not complete, so it cannot have a receipt",
+            "Finish the run first.",
+        )
     if plan.reference_skill or plan.distractors or plan.suite.part:
         raise UsageError(
             f"{run.id}: a receipt must cover a whole suite, with and without one skill",
@@ -126,7 +143,9 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
     replies = folder / REPLIES
     exported = export_replies(store, run, replies)
     suite = Path(plan.suite.source)
-    names = dict(zip(plan.addresses, recorded_names(plan.models), strict=True))  # without paths on this machine
+    names = dict(
+        zip(plan.addresses, recorded_names(plan.models), strict=True)
+    )  # without paths on this machine
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -146,7 +165,8 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
             "held_out": len(plan.suite.held_out),
         },
         "models": [
-            {"identity": identity_of(address)} | model_row(address, names[address.name]) for address in plan.models
+            {"identity": identity_of(address)} | model_row(address, names[address.name])
+            for address in plan.models
         ],
         "judge": plan.judge.name if plan.judge else None,
         "settings": {
@@ -158,7 +178,9 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
             "sandbox": run.plan.sandbox,
         },
         "looks": {names[model]: _looks_to_dict(looks) for model, looks in evaluation.looks.items()},
-        "verdicts": [verdict.to_dict() | {"model": names[verdict.model]} for verdict in evaluation.verdicts],
+        "verdicts": [
+            verdict.to_dict() | {"model": names[verdict.model]} for verdict in evaluation.verdicts
+        ],
         "cost_usd": {role: cost for role, (_, cost) in evaluation.spent.items()},
         "replies": {"file": REPLIES, "trials": exported.trials, "replies": exported.replies}
         | {"sha256": hashlib.sha256(replies.read_bytes()).hexdigest()},
@@ -178,13 +200,21 @@ def _hashes(files: tuple[SkillFile, ...]) -> Iterator[tuple[str, str]]:
     for file in files:
         if file.path not in (RECEIPT, REPLIES, BADGE, CARD):
             kind = "link" if file.link else "run" if file.executable else "file"
-            yield file.path, f"{kind} {hashlib.sha256(file.link.encode() if file.link else file.data).hexdigest()}"
+            yield (
+                file.path,
+                f"{kind} {hashlib.sha256(file.link.encode() if file.link else file.data).hexdigest()}",
+            )
 
 
 def _looks_to_dict(looks: Looks) -> dict[str, Any]:
     return {
-        "earlier": [{"run": look.run, "asked": look.asked, "decision": look.decision} for look in looks.earlier],
-        "left_out": None if looks.left_out is None else [asdict(outcome) for outcome in looks.left_out],
+        "earlier": [
+            {"run": look.run, "asked": look.asked, "decision": look.decision}
+            for look in looks.earlier
+        ],
+        "left_out": None
+        if looks.left_out is None
+        else [asdict(outcome) for outcome in looks.left_out],
     }
 
 
@@ -197,7 +227,9 @@ def read_receipt(skill: Skill) -> dict[str, Any]:
     """UsageError if the skill has none, or none that can be read."""
     where = skill.folder / RECEIPT if skill.folder else Path(RECEIPT)
     if not where.is_file():
-        hint = f"Run `upskill eval {skill.folder} --receipt` to write one. It reuses stored answers."
+        hint = (
+            f"Run `upskill eval {skill.folder} --receipt` to write one. It reuses stored answers."
+        )
         raise UsageError(f"{skill.name}: no receipt ({RECEIPT})", hint)
     try:
         content = as_mapping(json.loads(read_input(where, most=MAX_BYTES).decode()))
@@ -206,14 +238,19 @@ def read_receipt(skill: Skill) -> dict[str, Any]:
             f"{where}: cannot be read: {error}", "Restore it, or write a new one with `--receipt`."
         ) from error
     if content is None or content.get("format") != FORMAT or content.get("version") != VERSION:
-        raise UsageError(f"{where}: not a receipt that this version can read", "Write a new one with `--receipt`.")
+        raise UsageError(
+            f"{where}: not a receipt that this version can read",
+            "Write a new one with `--receipt`.",
+        )
     return content
 
 
 async def verify(skill: Skill) -> Verified:
     """Check everything a receipt says: files, grades and verdicts."""
     receipt = read_receipt(skill)
-    is_as_written = receipt.get("digest") == _digest(receipt) and skill.read(RECEIPT) == _render(receipt)
+    is_as_written = receipt.get("digest") == _digest(receipt) and skill.read(RECEIPT) == _render(
+        receipt
+    )
     changes = [] if is_as_written else [f"{RECEIPT}: edited"]
     changes += _changed_files(skill, receipt)
     # What was edited cannot be relied on, and nobody has answered with a skill that is another one now.
@@ -229,7 +266,9 @@ async def verify(skill: Skill) -> Verified:
     cases = {case.id: case.fingerprint for case in suite.cases}
     for case in sorted(was.keys() | cases.keys()):
         if was.get(case) != cases.get(case):
-            what = "is new" if case not in was else "is gone" if case not in cases else "has changed"
+            what = (
+                "is new" if case not in was else "is gone" if case not in cases else "has changed"
+            )
             changes.append(f"suite: case {case!r} {what}")
     try:
         evaluation = await _grade_again(skill, suite, cassette, receipt)
@@ -263,7 +302,10 @@ def _other_facts(plan: Plan, cassette: Cassette, receipt: Mapping[str, Any]) -> 
         "run": (receipt["run"], recorded.run),
         "skill.name": (receipt["skill"]["name"], plan.skill.name),
         "skill.tokens": (receipt["skill"]["tokens"], plan.skill.tokens),
-        "models": ([_address(model) for model in receipt["models"]], [asdict(each) for each in cassette.students]),
+        "models": (
+            [_address(model) for model in receipt["models"]],
+            [asdict(each) for each in cassette.students],
+        ),
         "replies.file": (receipt["replies"]["file"], REPLIES),
         "judge": (receipt["judge"], plan.judge.name if plan.judge else None),
         "settings.arms": (settings["arms"], list(recorded.arms)),
@@ -301,10 +343,19 @@ def _missing_answers(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _changed_files(skill: Skill, receipt: Mapping[str, Any]) -> Iterator[str]:
-    was, now = dict_or_empty(dict_or_empty(receipt.get("skill")).get("files")), dict(_hashes(skill.files))
+    was, now = (
+        dict_or_empty(dict_or_empty(receipt.get("skill")).get("files")),
+        dict(_hashes(skill.files)),
+    )
     for path in sorted(was.keys() | now.keys()):
         if was.get(path) != now.get(path):
-            what = "was added" if path not in was else "is missing" if path not in now else "has changed"
+            what = (
+                "was added"
+                if path not in was
+                else "is missing"
+                if path not in now
+                else "has changed"
+            )
             yield f"{'suite' if path.startswith('evals/') else 'skill'}: {path} {what}"
     replies = skill.read(REPLIES)
     if replies is None:
@@ -321,13 +372,22 @@ def _suite(skill: Skill, receipt: Mapping[str, Any]) -> Suite:
     return suite
 
 
-async def _grade_again(skill: Skill, suite: Suite, cassette: Cassette, receipt: Mapping[str, Any]) -> Evaluation:
+async def _grade_again(
+    skill: Skill, suite: Suite, cassette: Cassette, receipt: Mapping[str, Any]
+) -> Evaluation:
     settings = receipt["settings"]
     options = PlanOptions(runs=cassette.settings.runs, keys={})
-    plan = plan_from(make_plan(skill, suite, cassette.students, as_recorded(options, cassette, suite)), cassette)
+    plan = plan_from(
+        make_plan(skill, suite, cassette.students, as_recorded(options, cassette, suite)), cassette
+    )
     with open_store(None) as store:
         run, _ = store.start_run(plan, __version__)
-        run = store.annotate(run, margin=settings["margin"], scope=settings["scope"], analysis=Analysis(reported=True))
+        run = store.annotate(
+            run,
+            margin=settings["margin"],
+            scope=settings["scope"],
+            analysis=Analysis(reported=True),
+        )
         models = Models(ModelContext(), replies=store, cassette=cassette)
         slots = asyncio.Semaphore(AT_ONCE)
 
@@ -335,7 +395,11 @@ async def _grade_again(skill: Skill, suite: Suite, cassette: Cassette, receipt: 
             async with slots:
                 return (await run_trial(plan, trial, models)).outcome
 
-        recorded = [trial for trial in plan.trials() if cassette.trial(trial.model, trial.case, trial.arm, trial.seed)]
+        recorded = [
+            trial
+            for trial in plan.trials()
+            if cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
+        ]
         async with models:
             outcomes = list(await asyncio.gather(*map(grade, recorded)))
         evaluation = Evaluation(plan, run, outcomes, [], {}, used_cases=plan.used_cases)
@@ -343,15 +407,23 @@ async def _grade_again(skill: Skill, suite: Suite, cassette: Cassette, receipt: 
             own = make_look(plan, run, evaluation.outcomes_of(model), model)
             left_out = looks["left_out"]
             evaluation.looks[model] = Looks(
-                tuple(replace(own, run=look["run"], asked=look["asked"]) for look in looks["earlier"]),
-                left_out=None if left_out is None else tuple(Outcome(**outcome) for outcome in left_out),
+                tuple(
+                    replace(own, run=look["run"], asked=look["asked"]) for look in looks["earlier"]
+                ),
+                left_out=None
+                if left_out is None
+                else tuple(Outcome(**outcome) for outcome in left_out),
             )
     return evaluation
 
 
 def _unlike(now: Mapping[str, Any], was: Mapping[str, Any]) -> list[str]:
     """Other versions of upskill may know more."""
-    return [name for name in now if name in was and name not in DOES_NOT_FOLLOW and now[name] != was[name]]
+    return [
+        name
+        for name in now
+        if name in was and name not in DOES_NOT_FOLLOW and now[name] != was[name]
+    ]
 
 
 def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterator[str]:
@@ -363,7 +435,11 @@ def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterato
             if _unlike(now[arm], was[arm]):
                 passed = f"{was[arm]['passed']} of {was[arm]['passed'] + was[arm]['failed']}"
                 scored = now[arm]["passed"] + now[arm]["failed"]
-                errored = f", {counted(now[arm]['errored'], 'trial')} errored" if now[arm]["errored"] else ""
+                errored = (
+                    f", {counted(now[arm]['errored'], 'trial')} errored"
+                    if now[arm]["errored"]
+                    else ""
+                )
                 yield f"{verdict.model}, {arm}: {passed} passed, now {now[arm]['passed']} of {scored}{errored}"
         if different := _unlike(now, was):
             values = "; ".join(f"{name} was {was[name]}, now {now[name]}" for name in different[:3])

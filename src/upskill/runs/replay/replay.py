@@ -18,11 +18,23 @@ def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -
     was = cassette.settings
     # A limit that is not the suite's own was given on the command line.
     own_limit = suite.max_output_tokens if suite else None
-    limit = was.max_output_tokens if was.limit_is_stated and was.max_output_tokens != own_limit else None
-    bounds = {name: value for name, value in was.bounds.items() if name in ("turns", "tokens", "seconds")}
-    if not all(value is None or (isinstance(value, int | float) and value > 0) for value in bounds.values()):
+    limit = (
+        was.max_output_tokens
+        if was.limit_is_stated and was.max_output_tokens != own_limit
+        else None
+    )
+    bounds = {
+        name: value for name, value in was.bounds.items() if name in ("turns", "tokens", "seconds")
+    }
+    if not all(
+        value is None or (isinstance(value, int | float) and value > 0) for value in bounds.values()
+    ):
         raise UsageError(f"{cassette.path}: the limits are not numbers", "Download the file again.")
-    judge = cassette.address(options.judge) if isinstance(options.judge, str) and options.judge else options.judge
+    judge = (
+        cassette.address(options.judge)
+        if isinstance(options.judge, str) and options.judge
+        else options.judge
+    )
     return replace(
         options,
         seed=options.seed or was.seed,
@@ -52,7 +64,11 @@ def plan_from(plan: Plan, cassette: Cassette) -> Plan:
     was = cassette.settings
     source = ReplaySource(printable(cassette.path.name), cassette.sha256, *cassette.date)
     return replace(
-        plan, replay=cassette.digest, replay_of=(was.run, was.created), replay_source=source, recorded_keys=keys
+        plan,
+        replay=cassette.digest,
+        replay_of=(was.run, was.created),
+        replay_source=source,
+        recorded_keys=keys,
     )
 
 
@@ -60,13 +76,17 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
     recorded = cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
     if recorded is None:
         seeds = sorted(cassette.seeds(trial.case))
-        known = f"it has seeds {seeds[0]} to {seeds[-1]}" if seeds else "it has no reply for that case"
+        known = (
+            f"it has seeds {seeds[0]} to {seeds[-1]}" if seeds else "it has no reply for that case"
+        )
         return f"{cassette.path} has no reply for case {trial.case!r}, {trial.arm}, seed {trial.seed} ({known})"
     if recorded.error:
         return recorded.error
     here = f"case {trial.case!r}, {trial.arm}"
     if recorded.redacted:
-        reason = "secrets were removed from an answer in this trial, so the next request has no reply"
+        reason = (
+            "secrets were removed from an answer in this trial, so the next request has no reply"
+        )
         return f"{here}: {reason} in {cassette.path}"
     settings, was = cassette.settings, f"since {cassette.path} was recorded"
     changed = [
@@ -84,6 +104,10 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
         reason = "a command's output or the case has changed, so the next request has no reply"
         return f"{here}: {was}, {reason}"
     if not changed:
-        what = "the reference skill" if plan.reference_skill and trial.arm == "baseline" else "the case"
+        what = (
+            "the reference skill"
+            if plan.reference_skill and trial.arm == "baseline"
+            else "the case"
+        )
         changed = [f"{what} has changed: its prompt, its files or its output limit"]
     return f"{here}: {was}, {listed(changed)}, so this request has no reply"

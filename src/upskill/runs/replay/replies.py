@@ -21,8 +21,18 @@ from upskill.plain import counted, fields_of
 from upskill.runs.planning.plan import Result
 from upskill.runs.stores import Run, Store
 
-PATHS = ("scripted", "handoff", "local")  # providers whose models may be files of somebody's machine
-OPAQUE = ("signature", "data", "encrypted_content", "id", "type")  # in thinking, what only its provider can read
+PATHS = (
+    "scripted",
+    "handoff",
+    "local",
+)  # providers whose models may be files of somebody's machine
+OPAQUE = (
+    "signature",
+    "data",
+    "encrypted_content",
+    "id",
+    "type",
+)  # in thinking, what only its provider can read
 
 
 @dataclass
@@ -39,14 +49,19 @@ class Exported:
 def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
     """Write every reply that led to a result. The same run gives the same bytes."""
     if run.plan.replay:
-        raise UsageError(f"{run.id}: this run is itself a replay", "Share the file it was replayed from.")
+        raise UsageError(
+            f"{run.id}: this run is itself a replay", "Share the file it was replayed from."
+        )
     if isinstance(AGENTS.load(run.plan.agent)(), ExternalAgent):
         raise UsageError(
             f"{run.id}: {run.plan.agent}'s requests to its model are not stored, so there is nothing to export",
             "The built-in agents (chat, tools) store them.",
         )
     done = Exported()
-    with whole_file(path, private=True) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+    with (
+        whole_file(path, private=True) as file,
+        gzip.GzipFile("", "wb", 9, file, mtime=0) as packed,
+    ):
         writer = _Writer(packed, run, store, done)
         writer.write(_header(run, writer.models, writer.names))
         for result in store.results(run):
@@ -77,7 +92,10 @@ def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[
         "models": [model_row(*pair) for pair in zip(models, called, strict=True)],
         "students": len(names),
         "judge": None if not judge else names.index(judge) if judge in names else len(names),
-        **{name: getattr(plan, name) for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")},
+        **{
+            name: getattr(plan, name)
+            for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")
+        },
         "limit_is_stated": plan.limit_is_stated,
         "bounds": asdict(plan.bounds),
     }
@@ -150,7 +168,12 @@ class _Writer:
         if is_missing and result.passed is not None:
             self.done.missing += 1
             return
-        row: dict[str, Any] = {"model": student, "case": trial.case, "arm": trial.arm, "seed": trial.seed}
+        row: dict[str, Any] = {
+            "model": student,
+            "case": trial.case,
+            "arm": trial.arm,
+            "seed": trial.seed,
+        }
         row |= {"asked": [request_hash.request for request_hash in result.asked]}
         row |= {"key": result.key} if self.acts else {}
         row |= {"error": _scrub_text(result.error, Counter())} if result.passed is None else {}
@@ -168,7 +191,11 @@ class _Writer:
                 if reply.model == self.models[number].name:
                     reply = replace(reply, model=self.names[number])  # noqa: PLW2901
                 # The file that somebody wrote it into is of no use elsewhere.
-                known = {name: value for name, value in fields_of(reply).items() if value and name != "file"}
+                known = {
+                    name: value
+                    for name, value in fields_of(reply).items()
+                    if value and name != "file"
+                }
                 row = {"by": number, "request": request, "text": "", **known, "usage": reply.usage}
                 self.write({"reply": row})
 
@@ -180,7 +207,10 @@ def scrub(reply: Reply, counts: Counter[str]) -> Reply:
         text=_scrub_text(reply.text, counts),
         thoughts=_scrub_text(reply.thoughts, counts),
         stop_details=_scrub_text(reply.stop_details, counts),
-        calls=tuple(ToolCall(call.id, call.name, _scrub_value(call.arguments, counts)) for call in reply.calls),
+        calls=tuple(
+            ToolCall(call.id, call.name, _scrub_value(call.arguments, counts))
+            for call in reply.calls
+        ),
         thinking=tuple(_scrub_value(part, counts) for part in reply.thinking),
     )
 
@@ -196,4 +226,6 @@ def _scrub_value(value: Mapping[str, Any], counts: Counter[str]) -> dict[str, An
 
     redactor = Redactor(counts)
     opaque = {name: item for name, item in value.items() if name in OPAQUE}
-    return redactor.value({name: item for name, item in value.items() if name not in OPAQUE}) | opaque
+    return (
+        redactor.value({name: item for name, item in value.items() if name not in OPAQUE}) | opaque
+    )

@@ -21,7 +21,15 @@ from upskill.verdicts.statistics import sign_flip_p_value
 from upskill.verdicts.trigger_metrics import FIRES
 
 Change = Literal["better", "worse", "same"]
-_DECIDES = ("prompt", "checks", "files", "reference", "output_file", "max_output_tokens", "max_words")  # of a case
+_DECIDES = (
+    "prompt",
+    "checks",
+    "files",
+    "reference",
+    "output_file",
+    "max_output_tokens",
+    "max_words",
+)  # of a case
 _SETTINGS = {
     "agent": "the agent",
     "temperature": "the temperature",
@@ -112,12 +120,18 @@ def latest_pair(
             for run in befores
             if run.number < after.number
             and (_kind(after) or ()) == _kind(run)
-            and (models[-1] in after.models and models[0] in run.models if models else {*run.models} & {*after.models})
+            and (
+                models[-1] in after.models and models[0] in run.models
+                if models
+                else {*run.models} & {*after.models}
+            )
             and cases & run.plan.suite.by_id.keys()
         ]
         finished = [run for run in earlier if not unfinished_models(store, run)]
         if finished and not unfinished_models(store, after):
-            same = [(run.skill == after.skill, run.plan.suite.by_id.keys() == cases) for run in finished]
+            same = [
+                (run.skill == after.skill, run.plan.suite.by_id.keys() == cases) for run in finished
+            ]
             return finished[same.index(max(same))], after
     return None
 
@@ -135,19 +149,27 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
     for side in (before, after):
         if so_far := unfinished_models(store, side.run).get(side.model):
             raise UsageError(
-                f"{side.run.id}: {side.model} is {so_far}", "Run the same `upskill eval` again to continue."
+                f"{side.run.id}: {side.model} is {so_far}",
+                "Run the same `upskill eval` again to continue.",
             )
     old, new = (side.run.plan.suite.by_id for side in (before, after))
     both = [case for case in old if case in new]
     if not both:
         raise UsageError(
-            f"{before.run.id} and {after.run.id} have no cases in common", "Compare two runs of the same suite."
+            f"{before.run.id} and {after.run.id} have no cases in common",
+            "Compare two runs of the same suite.",
         )
-    edited = [case for case in both if any(getattr(old[case], name) != getattr(new[case], name) for name in _DECIDES)]
+    edited = [
+        case
+        for case in both
+        if any(getattr(old[case], name) != getattr(new[case], name) for name in _DECIDES)
+    ]
     scores = tuple(store.scores(side.run, side.model, side.arm) for side in (before, after))
     alike = [case for case in both if case not in edited]
     cases = [
-        ComparedCase(case, scores[0][case], scores[1][case]) for case in alike if all(case in side for side in scores)
+        ComparedCase(case, scores[0][case], scores[1][case])
+        for case in alike
+        if all(case in side for side in scores)
     ]
     comparison = Comparison(
         before,
@@ -164,7 +186,10 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
     twins = {**before.run.plan.twins, **after.run.plan.twins}
     denominator = math.lcm(*(case.gain.denominator for case in cases))
     gains = [int(case.gain * denominator) for case in cases]
-    return replace(comparison, p_value=sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in cases]))
+    return replace(
+        comparison,
+        p_value=sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in cases]),
+    )
 
 
 def _no_test(comparison: Comparison) -> str:
@@ -182,7 +207,10 @@ def _differences(comparison: Comparison) -> Iterator[str]:
     before, after = comparison.before, comparison.after
     if before.run.skill != after.run.skill:
         yield f"the skill's name ({before.run.skill} → {after.run.skill})"
-    addresses = [next(model for model in side.run.plan.models if model.name == side.model) for side in (before, after)]
+    addresses = [
+        next(model for model in side.run.plan.models if model.name == side.model)
+        for side in (before, after)
+    ]
     if before.model != after.model:
         yield f"the model ({before.model} → {after.model})"
     elif addresses[0] != addresses[1]:
@@ -195,11 +223,18 @@ def _differences(comparison: Comparison) -> Iterator[str]:
         if number:
             yield f"the suite ({counted(number, 'case')} {what})"
     for key, label in _SETTINGS.items():
-        settings = comparison.repeats if key == "runs" else (attrgetter(key)(side.run.plan) for side in (before, after))
+        settings = (
+            comparison.repeats
+            if key == "runs"
+            else (attrgetter(key)(side.run.plan) for side in (before, after))
+        )
         old, new = map(_describe_setting, settings)
         if old != new:
             yield f"{label} ({old} → {new})"
-    if before.arm == "baseline" and before.run.plan.reference_skill != after.run.plan.reference_skill:
+    if (
+        before.arm == "baseline"
+        and before.run.plan.reference_skill != after.run.plan.reference_skill
+    ):
         yield "the reference skill"
 
 

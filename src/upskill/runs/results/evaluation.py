@@ -56,11 +56,17 @@ class Evaluation:
     run: Run
     outcomes: list[Outcome]
     errors: list[tuple[str, str, int]]  # model, message, how many trials
-    spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
-    looks: dict[str, Looks] = field(default_factory=dict[str, Looks])  # by model: the looks before this one
+    spent: dict[
+        str, tuple[int, float | None]
+    ]  # tokens and dollars by role; None: a price is not known
+    looks: dict[str, Looks] = field(
+        default_factory=dict[str, Looks]
+    )  # by model: the looks before this one
     # By model, where trials are missing: of its outcomes there are only those that errored.
     unfinished: dict[str, Unfinished] = field(default_factory=dict[str, Unfinished])
-    used_cases: frozenset[str] = frozenset()  # by a search, to choose the skill; empty for its own runs
+    used_cases: frozenset[str] = (
+        frozenset()
+    )  # by a search, to choose the skill; empty for its own runs
     in_search: bool = False  # somebody reads a run that a search compared candidates with: it decides nothing itself
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
@@ -69,8 +75,12 @@ class Evaluation:
     invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
     # The trials that a bug in upskill ended, each with its error and its traceback.
     bugs: list[tuple[Trial, str, str]] = field(default_factory=list[tuple[Trial, str, str]])
-    people: PeopleAgreement | None = None  # what people said of its answers, and how well its checks agree
-    failures: list[str] = field(default_factory=list[str])  # on train cases; only for `evaluate_skill`
+    people: PeopleAgreement | None = (
+        None  # what people said of its answers, and how well its checks agree
+    )
+    failures: list[str] = field(
+        default_factory=list[str]
+    )  # on train cases; only for `evaluate_skill`
 
     def __repr__(self) -> str:
         return f"Evaluation({self.run.id!r}, {self.verdicts})"
@@ -100,7 +110,9 @@ class Evaluation:
         by_model = self._by_model(self.outcomes)
 
         def weigh(model: str, models: int = 1) -> Verdict:
-            return self._verdict(model, by_model[model], self.run.plan.analysis.making_cost, models=models)
+            return self._verdict(
+                model, by_model[model], self.run.plan.analysis.making_cost, models=models
+            )
 
         return decide_together(by_model, weigh, has_reference=self.plan.reference_skill is not None)
 
@@ -141,10 +153,16 @@ class Evaluation:
         rulings: list[tuple[str, Ruling]] = []
         for verdict, requirement in product(self.verdicts, self.requirements):
             so_far = self.unfinished.get(verdict.model)
-            short = "the run was stopped early" if self.halted else f"it is {so_far}" if so_far else ""
+            short = (
+                "the run was stopped early" if self.halted else f"it is {so_far}" if so_far else ""
+            )
             if any(trial.model == verdict.model for trial, _, _ in self.bugs):
                 short = "a trial hit a bug in upskill"
-            ruling = Ruling(requirement, held=False, reason=short) if short else check_requirement(requirement, verdict)
+            ruling = (
+                Ruling(requirement, held=False, reason=short)
+                if short
+                else check_requirement(requirement, verdict)
+            )
             rulings.append((verdict.model, ruling))
         return rulings
 
@@ -165,8 +183,14 @@ class Evaluation:
     @property
     def full_names(self) -> dict[str, str]:
         """By name, with the model behind an alias."""
-        answered_by = {model: max(names, key=names.__getitem__) for model, names in self.snapshots.items() if names}
-        return {each.name: full_name(each, answered_by.get(each.name, "")) for each in self.plan.models}
+        answered_by = {
+            model: max(names, key=names.__getitem__)
+            for model, names in self.snapshots.items()
+            if names
+        }
+        return {
+            each.name: full_name(each, answered_by.get(each.name, "")) for each in self.plan.models
+        }
 
     @property
     def next_students(self) -> list[tuple[str, str]]:
@@ -191,7 +215,9 @@ class Evaluation:
 
     def weighed(self, model: str) -> list[Outcome]:
         """The outcomes that its verdict counts."""
-        counted_cases = next(verdict.case_ids for verdict in self.verdicts if verdict.model == model)
+        counted_cases = next(
+            verdict.case_ids for verdict in self.verdicts if verdict.model == model
+        )
         return [outcome for outcome in self.outcomes_of(model) if outcome.case in counted_cases]
 
     @cached_property
@@ -203,7 +229,9 @@ class Evaluation:
         return frozenset(() if suite.train or suite.part else suite.by_id)
 
     def by_split(self, *, used: bool) -> dict[str, Verdict]:
-        return self.by_cases({case for case in self.plan.suite.by_id if (case not in self.unused_cases) is used})
+        return self.by_cases(
+            {case for case in self.plan.suite.by_id if (case not in self.unused_cases) is used}
+        )
 
     def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
         """Lifts of each model over some of the cases."""
@@ -215,17 +243,27 @@ class Evaluation:
         if isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
             return []
         cut = [outcome.case for outcome in self.outcomes_of(model) if outcome.cause == "length"]
-        limits = [self.plan.output_limit(Trial(model, case, "skill", self.plan.seed)) for case in cut]
+        limits = [
+            self.plan.output_limit(Trial(model, case, "skill", self.plan.seed)) for case in cut
+        ]
         return sorted({min(limits), max(limits)}) if limits else []
 
     @property
     def judge_errors(self) -> dict[str, dict[str, tuple[int, int]]]:
         """By model and arm: how many trials the judge gave no grade for, and how many there are; empty without any."""
         trials = Counter((row.model, row.arm) for row in self.outcomes)
-        ungraded = Counter((row.model, row.arm) for row in self.outcomes if row.passed is None and row.cause == "judge")
+        ungraded = Counter(
+            (row.model, row.arm)
+            for row in self.outcomes
+            if row.passed is None and row.cause == "judge"
+        )
         models = dict.fromkeys(model for model, _ in ungraded)
         return {
-            model: {arm: (ungraded[model, arm], trials[model, arm]) for name, arm in sorted(trials) if name == model}
+            model: {
+                arm: (ungraded[model, arm], trials[model, arm])
+                for name, arm in sorted(trials)
+                if name == model
+            }
             for model in models
         }
 
@@ -249,7 +287,9 @@ class Evaluation:
     @property
     def bug_messages(self) -> list[tuple[str, int]]:
         """Last lines of tracebacks, most frequent first, with the number of trials."""
-        return Counter(traceback.strip().rpartition("\n")[2] for _, _, traceback in self.bugs).most_common()
+        return Counter(
+            traceback.strip().rpartition("\n")[2] for _, _, traceback in self.bugs
+        ).most_common()
 
     @property
     def has_failed(self) -> bool:
@@ -267,7 +307,11 @@ class Evaluation:
             return "; ".join(f"{model} was stopped: {why}" for model, why in self.stopped.items())
         errored = sum(number for _, _, number in self.errors)
         first = next((f" ({model}: {message})" for model, message, _ in self.errors), "")
-        return f"{errored:,} of {counted(self.run.trials, 'trial')} errored{first}" if self.too_many_errors else ""
+        return (
+            f"{errored:,} of {counted(self.run.trials, 'trial')} errored{first}"
+            if self.too_many_errors
+            else ""
+        )
 
 
 def verdict_so_far(
@@ -289,15 +333,23 @@ def verdict_so_far(
     if cases is not None:
         return weigh(outcomes, cases, looks, is_whole=False)
     verdict = weigh(outcomes, plan.suite.by_id, looks, is_whole=True)
-    is_a_loss = "hurts" in _decisions(verdict) or (plan.reference_skill and (verdict.lift or 0.0) <= 0)
+    is_a_loss = "hurts" in _decisions(verdict) or (
+        plan.reference_skill and (verdict.lift or 0.0) <= 0
+    )
     if not used_cases or is_a_loss or verdict.reason in (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED):
         return verdict
     unused = [case for case in plan.suite.by_id if case not in used_cases]
     if not unused:
         is_part = verdict.reason == PART  # of the suite: the others may decide
-        return verdict if is_part else with_advice(replace(verdict.withhold(USED), evidence_needed=None))
+        return (
+            verdict
+            if is_part
+            else with_advice(replace(verdict.withhold(USED), evidence_needed=None))
+        )
     if looks and looks.left_out:
-        looks = replace(looks, left_out=tuple(row for row in looks.left_out if row.case not in used_cases))
+        looks = replace(
+            looks, left_out=tuple(row for row in looks.left_out if row.case not in used_cases)
+        )
     return weigh([row for row in outcomes if row.case in unused], unused, looks, is_whole=True)
 
 
@@ -339,7 +391,10 @@ def _weigh(
         both = zip(_decisions(verdict), _decisions(whole), strict=True)
         if any(decision not in ("undecided", with_others) for decision, with_others in both):
             return with_advice(replace(verdict.withhold(CHOSEN), evidence_needed=None))
-    if are_from_memory(case.metadata for case in suite.cases) and verdict.reason not in NO_EVIDENCE_NEEDED:
+    if (
+        are_from_memory(case.metadata for case in suite.cases)
+        and verdict.reason not in NO_EVIDENCE_NEEDED
+    ):
         return with_advice(replace(verdict.withhold(UNTESTED), evidence_needed=None))
     # Of cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet.
     on_these = verdict.these_cases.decision if verdict.these_cases else "undecided"
@@ -353,7 +408,9 @@ def _weigh(
 
 def as_drawn(plan: StoredPlan, outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Without the answers of an embedded model that samples: each seed is a draw, so equal answers are no copies."""
-    samples = {address.name for address in plan.models if address.provider == "local" and plan.temperature}
+    samples = {
+        address.name for address in plan.models if address.provider == "local" and plan.temperature
+    }
     return [replace(row, answer=0) if row.model in samples else row for row in outcomes]
 
 
@@ -369,11 +426,17 @@ def stopping_point_of(
     """The last look is taken once, when every round has scored each of these cases in both arms."""
     if scope != "cases":
         return "open"
-    scored = {(row.seed, row.case, row.arm) for row in outcomes if row.passed is not None and row.arm in BOTH_ARMS}
+    scored = {
+        (row.seed, row.case, row.arm)
+        for row in outcomes
+        if row.passed is not None and row.arm in BOTH_ARMS
+    }
     return "last" if len(scored) == runs * len(set(cases)) * len(BOTH_ARMS) else "early"
 
 
-def evaluation_of(store: Store, run: Run, plan: Plan | None = None, *, reported: bool = True) -> Evaluation:
+def evaluation_of(
+    store: Store, run: Run, plan: Plan | None = None, *, reported: bool = True
+) -> Evaluation:
     """A stored run under the settings it was last evaluated with.
 
     Whoever is told of it looks at it, so the store counts that look; where trials are missing there is nothing to see.
@@ -400,36 +463,57 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None, *, reported:
     # With rounds, trials that a decision has made needless are no part of the plan.
     done = run.passed + run.failed + run.errored == run.trials or run.plan.scope is not None
     looks = {
-        model: _look_at(store, evaluation, model) for model in evaluation.plan.addresses if model not in unfinished
+        model: _look_at(store, evaluation, model)
+        for model in evaluation.plan.addresses
+        if model not in unfinished
     }
     carried_out = done and not evaluation.halted
     if reported:  # what is compared and not reported adds to no look and allows for none
-        evaluation.looks = {model: looks_of(store, run, look, carried_out=carried_out) for model, look in looks.items()}
+        evaluation.looks = {
+            model: looks_of(store, run, look, carried_out=carried_out)
+            for model, look in looks.items()
+        }
     if reported and run.plan.analysis.reported:
         for verdict in evaluation.verdicts:
             look = looks.get(verdict.model)
             # Without a baseline, too: who knows it from elsewhere sees what a version of the skill adds.
             is_seen = verdict.pairs if "baseline" in run.plan.arms else verdict.skill.scored
             if look and is_seen and not _is_stored(look, verdict):
-                shown = {"pairs": verdict.pairs, "decision": verdict.decision, "verdict": verdict.to_dict()}
+                shown = {
+                    "pairs": verdict.pairs,
+                    "decision": verdict.decision,
+                    "verdict": verdict.to_dict(),
+                }
                 try:
                     store.add_look(replace(look, **shown))
                 except StoreError:  # somebody else's store, say
                     if plan is not None:
                         raise
-                    evaluation.looks[verdict.model] = replace(evaluation.looks[verdict.model], logged=False)
+                    evaluation.looks[verdict.model] = replace(
+                        evaluation.looks[verdict.model], logged=False
+                    )
     return evaluation
 
 
 def _look_at(store: Store, evaluation: Evaluation, model: str) -> Look:
     """The stored look where somebody has seen the same before, otherwise a new one."""
     look = make_look(evaluation.plan, evaluation.run, evaluation.outcomes_of(model), model)
-    return next((stored for stored in store.looks_at(evaluation.run.id) if stored.identity == look.identity), look)
+    return next(
+        (
+            stored
+            for stored in store.looks_at(evaluation.run.id)
+            if stored.identity == look.identity
+        ),
+        look,
+    )
 
 
 def _is_stored(look: Look, verdict: Verdict) -> bool:
     """A search may have used some of the cases since somebody looked. What an older upskill decided stays."""
-    before, now = (look.verdict.get("pairs"), look.verdict.get("decision")), (verdict.pairs, verdict.decision)
+    before, now = (
+        (look.verdict.get("pairs"), look.verdict.get("decision")),
+        (verdict.pairs, verdict.decision),
+    )
     return bool(look.number) and (before == now or look.version != __version__)
 
 
@@ -450,7 +534,9 @@ def first_results(store: Store, run: Run, seeds: int) -> Iterator[Result]:
             yield from store.results(run, case.id, model, page=page)
 
 
-def failing_cases(store: Store, skill: str, suite: Suite, models: Collection[str]) -> set[str] | None:
+def failing_cases(
+    store: Store, skill: str, suite: Suite, models: Collection[str]
+) -> set[str] | None:
     """Cases that a model failed or errored in the latest run that has them. None: no stored run has any of them."""
     latest: dict[str, bool] = {}
     prompts = {(case.id, case.prompt) for case in suite.cases}

@@ -74,7 +74,9 @@ class _Review(BaseModel):
     feedback: str = ""
     timestamp: str = ""
 
-    @field_validator("run_id", "case", "model", "arm", "verdict", "feedback", "timestamp", mode="before")
+    @field_validator(
+        "run_id", "case", "model", "arm", "verdict", "feedback", "timestamp", mode="before"
+    )
     @classmethod
     def _nothing(cls, value: object) -> object:
         return "" if value is None else value
@@ -93,7 +95,9 @@ def read_feedback(path: str | Path) -> list[Remark]:
     hint = "Use a file exported by `upskill view` or a report, or skill-creator's feedback.json."
     try:
         document: object = json.loads(read_input_text(path, most=MAX_BYTES, hint=hint))
-        file = _File.model_validate({"reviews": document} if isinstance(document, list) else document)
+        file = _File.model_validate(
+            {"reviews": document} if isinstance(document, list) else document
+        )
     except (ValueError, RecursionError) as error:
         why = f"it is not JSON ({error})"
         if isinstance(error, ValidationError):
@@ -109,7 +113,8 @@ def _remark(review: _Review, file: _File, path: str | Path) -> Remark | None:
     verdict, note = review.verdict.strip().lower(), review.feedback.strip()
     if verdict not in ("", *get_args(FeedbackVerdict)):
         raise UsageError(
-            f"{path}: {review.run_id or review.case}: unknown verdict {review.verdict!r}", "Use right, wrong or odd."
+            f"{path}: {review.run_id or review.case}: unknown verdict {review.verdict!r}",
+            "Use right, wrong or odd.",
         )
     case, arm = review.case, review.arm
     theirs = _SKILL_CREATOR.fullmatch(review.run_id) if not case else None
@@ -182,8 +187,12 @@ class Imported:
     other_run: int = 0  # reviews of other runs
     older: int = 0  # reviews from before what is stored of the same answer
     cut: int = 0  # notes that were too long to be kept whole
-    unknown: list[str] = field(default_factory=list[str])  # what the file calls the answers that the run does not have
-    no_model: list[str] = field(default_factory=list[str])  # and those that any of its models may have given
+    unknown: list[str] = field(
+        default_factory=list[str]
+    )  # what the file calls the answers that the run does not have
+    no_model: list[str] = field(
+        default_factory=list[str]
+    )  # and those that any of its models may have given
 
 
 def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -> Imported:
@@ -201,10 +210,18 @@ def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -
         if remark.takes_back and trial not in known:
             continue
         if trial is None or store.result(run, trial) is None:
-            is_open = not resolved.model and trial_of(replace(resolved, model=run.models[0]), run) is not None
+            is_open = (
+                not resolved.model
+                and trial_of(replace(resolved, model=run.models[0]), run) is not None
+            )
             (imported.no_model if is_open else imported.unknown).append(remark.name or remark.case)
             continue
-        review = Review(trial, remark.verdict, remark.note, remark.created if _time(remark.created) else timestamp())
+        review = Review(
+            trial,
+            remark.verdict,
+            remark.note,
+            remark.created if _time(remark.created) else timestamp(),
+        )
         if trial in known and _time(known[trial].created) > _time(review.created):
             imported.older += 1
             continue
@@ -224,7 +241,11 @@ def _time(text: str) -> str:
     """In UTC, so that times sort; empty where that is no time."""
     try:
         time = datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="milliseconds")
+        return (
+            (time if time.tzinfo else time.replace(tzinfo=UTC))
+            .astimezone(UTC)
+            .isoformat(timespec="milliseconds")
+        )
     except (ValueError, OverflowError):
         return ""
 
@@ -245,11 +266,15 @@ class PeopleAgreement:
         return {
             "marks": {name or "note": count for name, count in self.marks.items()},
             "outcome": self.outcome.to_dict(),
-            "checks": [{"check": name} | agreement.to_dict() for name, agreement in self.checks.items()],
+            "checks": [
+                {"check": name} | agreement.to_dict() for name, agreement in self.checks.items()
+            ],
         }
 
     def lines(self) -> list[str]:
-        marks = ", ".join(f"{count} {name or 'with only a note'}" for name, count in self.marks.items())
+        marks = ", ".join(
+            f"{count} {name or 'with only a note'}" for name, count in self.marks.items()
+        )
         lines = [f"People marked {counted(sum(self.marks.values()), 'answer')}: {marks}."]
         if self.outcome.ratings:
             lines.append(f"The outcome agrees with them {_describe(self.outcome)}.")
@@ -281,7 +306,11 @@ def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
     from upskill.verdicts.agreement import measure_agreement  # noqa: PLC0415 - numpy comes with it
 
     verdicts = [review.verdict for review in reviews]
-    marks = {verdict: verdicts.count(verdict) for verdict in get_args(FeedbackVerdict) if verdict in verdicts}
+    marks = {
+        verdict: verdicts.count(verdict)
+        for verdict in get_args(FeedbackVerdict)
+        if verdict in verdicts
+    }
     outcomes: list[tuple[str, bool, bool]] = []
     checks: dict[str, list[tuple[str, bool, bool]]] = {}
     for review in reviews:
@@ -292,6 +321,8 @@ def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
         outcomes.append((review.trial.case, right, result.passed))
         for finding in result.findings:
             if finding.decides:
-                checks.setdefault(finding.check, []).append((review.trial.case, right, finding.passed))
+                checks.setdefault(finding.check, []).append(
+                    (review.trial.case, right, finding.passed)
+                )
     by_check = {name: measure_agreement(rows) for name, rows in sorted(checks.items())}
     return PeopleAgreement(marks, measure_agreement(outcomes), by_check, reviews)

@@ -47,7 +47,9 @@ def results_left_out(
         ids = {identity: case for case, identity in look.cases.items()} if same_version else {}
         for row in rows:
             identity = each.cases.get(row.case, row.case)
-            name = ids.get(identity, f"{identity} {each.skill_hash}")  # further repeats, or a case of its own
+            name = ids.get(
+                identity, f"{identity} {each.skill_hash}"
+            )  # further repeats, or a case of its own
             left_out.setdefault((name, row.arm, row.seed), replace(row, case=name))
     for each in others:
         # Another skill had the same baseline: of a case that was left out for it, this skill counts as failing.
@@ -73,16 +75,24 @@ def _results_of_cases(
                 pairs.setdefault(asked, {})[draw] = pair
     return {
         asked: [
-            replace(row, case=names[asked], seed=number) for number, pair in enumerate(seen.values()) for row in pair
+            replace(row, case=names[asked], seed=number)
+            for number, pair in enumerate(seen.values())
+            for row in pair
         ]
         for asked, seen in pairs.items()
     }
 
 
-def _pairs_seen(store: Store, before: Look, case: str, reference: str | None) -> list[list[Outcome]]:
+def _pairs_seen(
+    store: Store, before: Look, case: str, reference: str | None
+) -> list[list[Outcome]]:
     """Each with the arms that were scored. An arm with another reference skill is no baseline."""
     if stored := stored_run(store, before.run):
-        rows = [row for row in store.outcomes(stored, case) if row.model == before.model and row.passed is not None]
+        rows = [
+            row
+            for row in store.outcomes(stored, case)
+            if row.model == before.model and row.passed is not None
+        ]
     else:  # the look itself says what passed
         unknown = Outcome(before.model, case, "baseline", before.seed, True, 0, 0, None)
         rows = [
@@ -108,7 +118,8 @@ def _both_arms(rows: Iterable[Outcome]) -> list[Outcome]:
 def _rounds_gone(before: Look, now: Look) -> int:
     """How many rounds this look has fewer. Nobody chose them by their results: fewer were planned, or fewer decided."""
     rounds = [
-        max((len(text) for texts in each.hashes.values() for text in texts.values()), default=0) // HASH
+        max((len(text) for texts in each.hashes.values() for text in texts.values()), default=0)
+        // HASH
         for each in (before, now)
     ]
     return max(len({*before.seeds} - {*now.seeds}), rounds[0] - rounds[1])
@@ -121,8 +132,12 @@ def cases_left_out(before: Look, now: Look, *arms: str, fewer: int = 0) -> set[s
     """
     here, cases = _all_drawn(now), set[str]()
     for arm, texts in before.hashes.items() if not now.fresh else ():
-        gone = {case: sum(drawn not in here for drawn in _drawn(text)) for case, text in texts.items()}
-        if (not arms or arm in arms) and any(gone[case] < len(text) // HASH for case, text in texts.items()):
+        gone = {
+            case: sum(drawn not in here for drawn in _drawn(text)) for case, text in texts.items()
+        }
+        if (not arms or arm in arms) and any(
+            gone[case] < len(text) // HASH for case, text in texts.items()
+        ):
             cases.update(case for case, count in gone.items() if count > fewer)
     return cases
 
@@ -133,10 +148,14 @@ def _drawn(hashes: str) -> list[str]:
 
 
 def _all_drawn(look: Look) -> set[str]:
-    return {drawn for texts in look.hashes.values() for text in texts.values() for drawn in _drawn(text)}
+    return {
+        drawn for texts in look.hashes.values() for text in texts.values() for drawn in _drawn(text)
+    }
 
 
-def hash_of_draw(plan: Plan | StoredPlan, skill_hash: str, cases: Mapping[str, str], row: Outcome) -> str:
+def hash_of_draw(
+    plan: Plan | StoredPlan, skill_hash: str, cases: Mapping[str, str], row: Outcome
+) -> str:
     settings = [plan.agent, plan.temperature, plan.max_output_tokens]
     skill = skill_hash if row.arm == "skill" else ""
     asked = cases[row.case].partition("-")[0] if row.case in cases else row.case
@@ -149,8 +168,16 @@ def _rows_gone(store: Store, before: Look, now: Look, cases: Iterable[str]) -> l
     for case in cases:
         if (stored := stored_run(store, before.run)) is None:
             return None
-        scored = (row for row in store.outcomes(stored, case) if row.model == before.model and row.passed is not None)
-        rows += [row for row in scored if hash_of_draw(stored.plan, before.skill_hash, before.cases, row) not in here]
+        scored = (
+            row
+            for row in store.outcomes(stored, case)
+            if row.model == before.model and row.passed is not None
+        )
+        rows += [
+            row
+            for row in scored
+            if hash_of_draw(stored.plan, before.skill_hash, before.cases, row) not in here
+        ]
     return rows
 
 

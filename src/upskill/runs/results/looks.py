@@ -22,7 +22,13 @@ from upskill.runs.results.left_out import IN_RUN, hash_of_draw, results_left_out
 from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
 from upskill.skills.changes import is_version
-from upskill.suites.near_duplicates import alike, case_identity, plain_text, shared_cases, telling_words
+from upskill.suites.near_duplicates import (
+    alike,
+    case_identity,
+    plain_text,
+    shared_cases,
+    telling_words,
+)
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
@@ -39,7 +45,9 @@ class Looks:
     added: int = 0  # cases that the first of them did not have
     removed: int = 0  # cases that only the first of them had
     revisions: int = 0  # of the `earlier`, those at other versions of the skill
-    version: int = 1  # which of the versions this one is, in the order in which they were first looked at
+    version: int = (
+        1  # which of the versions this one is, in the order in which they were first looked at
+    )
     logged: bool = True  # False: the store forgets this look, so none after it allows for it
     # Results that somebody has seen and that are gone from this look, while it has others of the same run, and those of
     # cases that are gone. None: not stored.
@@ -61,7 +69,11 @@ def _had_case(_: Look, shares_case: bool) -> bool:
 
 
 def looks_before(
-    known: Sequence[Look], look: Look, counts: Callable[[Look, bool], bool] = _had_case, *, logged: bool = True
+    known: Sequence[Look],
+    look: Look,
+    counts: Callable[[Look, bool], bool] = _had_case,
+    *,
+    logged: bool = True,
 ) -> Looks:
     """`counts`: whether a look is at a version of the same skill on some of the same cases, if it had any of them."""
     shown = _results_shown(look)
@@ -69,7 +81,8 @@ def looks_before(
         (
             each.number
             for each in known
-            if each.identity == look.identity or (shown and _results_shown(replace(each, fresh=False)) == shown)
+            if each.identity == look.identity
+            or (shown and _results_shown(replace(each, fresh=False)) == shown)
         ),
         None,
     )
@@ -79,7 +92,10 @@ def looks_before(
         for each in _without_repeats(known)
         if (stored is None or each.number < stored)
         # The test of `--until-decided` itself allows for looks after each round.
-        and not (look.scope and (each.run, each.scope, each.margin) == (look.run, look.scope, look.margin))
+        and not (
+            look.scope
+            and (each.run, each.scope, each.margin) == (look.run, look.scope, look.margin)
+        )
         and model_identity(each.model) == model
         and counts(each, bool(shared_cases(each.cases, look.cases)))
     )
@@ -101,7 +117,14 @@ def _results_shown(look: Look) -> tuple[object, ...] | None:
     """Equal where the same results were shown in the same way, in whichever runs. None: there may be no others."""
     if look.fresh or not look.hashes:
         return None
-    return look.model, look.margin, look.scope, look.skill_hash, *sorted(look.cases.values()), digest(look.hashes)
+    return (
+        look.model,
+        look.margin,
+        look.scope,
+        look.skill_hash,
+        *sorted(look.cases.values()),
+        digest(look.hashes),
+    )
 
 
 def _without_repeats(known: Iterable[Look]) -> Iterator[Look]:
@@ -122,7 +145,10 @@ def version_of(plan: Plan) -> str:
     skill = plan.skill
     if not plan.acts:
         return digest(plain_text(skill.body))
-    files = {path: plain_text((skill.read(path) or b"").decode("utf-8", "replace")) for path in skill.resources}
+    files = {
+        path: plain_text((skill.read(path) or b"").decode("utf-8", "replace"))
+        for path in skill.resources
+    }
     return digest([plain_text(skill.description), plain_text(skill.body), files])
 
 
@@ -134,7 +160,9 @@ def model_identity(name: str) -> str:
         return name
     if address.provider == "scripted":
         return str(Path(address.model).resolve())
-    model = address.model or (DEFAULT_LOCAL_MODEL if address.provider == "local" else address.endpoint)
+    model = address.model or (
+        DEFAULT_LOCAL_MODEL if address.provider == "local" else address.endpoint
+    )
     files = {local.file: name for name, local in LOCAL_MODELS.items()}
     model = files.get(Path(model).name, model)
     return f"{model.rpartition('/')[2]}{address.effort and '.'}{address.effort}"
@@ -208,7 +236,9 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
 
     known = [
         # An earlier upskill had another hash of a skill.
-        replace(each, skill_hash=look.skill_hash) if each.skill_hash == run.plan.skill.visible_hash else each
+        replace(each, skill_hash=look.skill_hash)
+        if each.skill_hash == run.plan.skill.visible_hash
+        else each
         for each in store.looks()
         if not _is_of_recorded(store, run, each)
     ]
@@ -218,17 +248,27 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
 
     unreported = list(_unreported_looks(store, run, look))
     unfinished = [each for each, is_unfinished in unreported if is_unfinished]
-    readable = [each for each, _ in unreported if counts(each, bool(shared_cases(each.cases, look.cases)))]
+    readable = [
+        each for each, _ in unreported if counts(each, bool(shared_cases(each.cases, look.cases)))
+    ]
     seen = [each for each in readable if each in unfinished and _tells_something(each)]
     looks = looks_before(known, look, counts, logged=store.location is not None)
     looks = replace(looks, earlier=(*looks.earlier, *seen))
-    model, counted_runs = model_identity(look.model), {run.id, *(each.run for each in looks.earlier)}
+    model, counted_runs = (
+        model_identity(look.model),
+        {run.id, *(each.run for each in looks.earlier)},
+    )
     others = [
-        each for each in (*known, *unfinished) if each.run not in counted_runs and model_identity(each.model) == model
+        each
+        for each in (*known, *unfinished)
+        if each.run not in counted_runs and model_identity(each.model) == model
     ]
     gone_cases = [(each, gone(each)) for each in (*readable, *looks.earlier)]
     return replace(
-        looks, left_out=results_left_out(store, look, looks.earlier, others, gone_cases, run.plan.reference_skill)
+        looks,
+        left_out=results_left_out(
+            store, look, looks.earlier, others, gone_cases, run.plan.reference_skill
+        ),
     )
 
 
@@ -238,9 +278,14 @@ def _unreported_looks(store: Store, run: Run, look: Look) -> Iterator[tuple[Look
     With each, whether it was left unfinished. The others are those that a search or `recheck` compares by itself.
     """
     model, kept = model_identity(look.model), {*look.cases.values()}
-    until = next((each.asked for each in store.looks_at(run.id) if each.model == look.model and each.asked), look.asked)
+    until = next(
+        (each.asked for each in store.looks_at(run.id) if each.model == look.model and each.asked),
+        look.asked,
+    )
     for other in store.unreported_runs(run, until):
-        is_unfinished = other.plan.analysis.reported is not False and other.passed + other.failed < other.trials
+        is_unfinished = (
+            other.plan.analysis.reported is not False and other.passed + other.failed < other.trials
+        )
         plan = other.plan.to_plan()
         if not is_unfinished and all(case_identity(case) in kept for case in plan.suite.cases):
             continue  # a search has many of these
@@ -249,7 +294,10 @@ def _unreported_looks(store: Store, run: Run, look: Look) -> Iterator[tuple[Look
                 rows = [row for row in store.outcomes(other) if row.model == name]
                 is_same = other.plan.skill.visible_hash == run.plan.skill.visible_hash
                 version = look.skill_hash if is_same else ""
-                yield replace(make_look(plan, other, rows, name, version), asked=other.created), is_unfinished
+                yield (
+                    replace(make_look(plan, other, rows, name, version), asked=other.created),
+                    is_unfinished,
+                )
 
 
 def _tells_something(unfinished: Look) -> bool:
@@ -266,7 +314,11 @@ def _cases_gone(before: Look, now: Look, reworded: Callable[[], set[str]]) -> se
     if len(gone) < len(before.cases):
         return gone
     checks = {case: hashes.partition("-")[2] for case, hashes in now.cases.items()}
-    same_id = {case for case in gone & checks.keys() if before.cases[case].partition("-")[2] in ("", checks[case])}
+    same_id = {
+        case
+        for case in gone & checks.keys()
+        if before.cases[case].partition("-")[2] in ("", checks[case])
+    }
     return gone - same_id - reworded()
 
 
@@ -279,7 +331,8 @@ def _reworded_cases(plan: StoredPlan, before: StoredPlan | None) -> set[str]:
         case.id
         for case in before.suite.cases
         for asked, checks in now
-        if alike(telling_words(case.prompt), asked) and any(check in checks for check in case.checks)
+        if alike(telling_words(case.prompt), asked)
+        and any(check in checks for check in case.checks)
     }
 
 

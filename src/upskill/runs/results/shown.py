@@ -39,7 +39,8 @@ def unfinished_models(store: Store, run: Run) -> dict[str, Unfinished]:
     return {
         model: Unfinished(done[model], of_model, errored[model])
         for model in run.models
-        if done[model] < of_model and not (run.plan.scope and done[model] and done[model] % of_round == 0)
+        if done[model] < of_model
+        and not (run.plan.scope and done[model] and done[model] % of_round == 0)
     }
 
 
@@ -74,8 +75,12 @@ def limits_of(run: Run, decision: str) -> str:
         limits.append("against a reference skill")
     if "baseline" not in plan.arms:
         limits.append("without a baseline")
-    if is_cut_short(run) and not (plan.scope and decision != "undecided"):  # which it came to before its end
-        limits.append(f"only {run.passed + run.failed + run.errored:,} of {counted(run.trials, 'trial')}")
+    if is_cut_short(run) and not (
+        plan.scope and decision != "undecided"
+    ):  # which it came to before its end
+        limits.append(
+            f"only {run.passed + run.failed + run.errored:,} of {counted(run.trials, 'trial')}"
+        )
     return ", ".join(limits)
 
 

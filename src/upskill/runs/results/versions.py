@@ -15,10 +15,20 @@ from upskill.verdicts.advice import decision_in_words
 def list_versions(store: Store, name: str) -> list[Candidate]:
     """Versions that a search tried, and other evaluated texts, oldest first."""
     versions = list(store.candidates(name))
-    whole = {version.fingerprint for version in versions if version.verdict.get("search_decision") == "whole"}
-    tried = {version.fingerprint for version in versions if version.verdict.get("search_decision") != "unproven"}
+    whole = {
+        version.fingerprint
+        for version in versions
+        if version.verdict.get("search_decision") == "whole"
+    }
+    tried = {
+        version.fingerprint
+        for version in versions
+        if version.verdict.get("search_decision") != "unproven"
+    }
     tried -= whole  # `distill` only took parts out of these
-    tried |= {variant for version in versions for variant in version.verdict.get("variants", ())}  # parts of a search
+    tried |= {
+        variant for version in versions for variant in version.verdict.get("variants", ())
+    }  # parts of a search
     written: dict[str, Candidate] = {}
     ranks: dict[str, tuple[bool, bool]] = {}
     for run in store.runs(name, whole=True):
@@ -36,7 +46,9 @@ def list_versions(store: Store, name: str) -> list[Candidate]:
         if look:
             why += f" with {look.model}"
             these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
-            decision = decision_in_words(verdict["decision"], verdict.get("reason", ""), run.plan.replayed, these)
+            decision = decision_in_words(
+                verdict["decision"], verdict.get("reason", ""), run.plan.replayed, these
+            )
             verdict |= {"run": run.id, "search_decision": decision}
         written[skill.visible_hash] = Candidate(
             number=-run.number,
@@ -65,6 +77,8 @@ def list_versions(store: Store, name: str) -> list[Candidate]:
     versions += [version for version in written.values() if version.fingerprint not in known]
     versions.sort(key=lambda version: version.created)
     return [
-        replace(version, parent=before.number) if before and version.fingerprint not in known - whole else version
+        replace(version, parent=before.number)
+        if before and version.fingerprint not in known - whole
+        else version
         for before, version in zip([None, *versions], versions, strict=False)
     ]

@@ -31,7 +31,9 @@ from upskill.traces import NO_USAGE, Usage
 FIRST_WAIT, MAX_WAIT, GROWTH = 5.0, 60.0, 1.5  # seconds between two polls, and how they grow
 REPLIES_PER_COMMIT = 500  # replies stored at a time
 ASKED_ON_RESUME = "The provider may have accepted the batch; run the same command to find out."
-CHECK_CONSOLE = "The provider may have accepted the batch; check its console before sending it again."
+CHECK_CONSOLE = (
+    "The provider may have accepted the batch; check its console before sending it again."
+)
 
 
 def check_batchable(students: Iterable[Address]) -> None:
@@ -73,31 +75,52 @@ class BatchExecutor(Executor):
     pending: list[_PendingBatch] = field(default_factory=list[_PendingBatch])
     _errors: dict[str, UpskillError] = field(default_factory=dict[str, UpskillError])  # by request
     _delivered: set[str] = field(default_factory=set[str])
-    _unsupported_params: dict[Address, frozenset[str]] = field(default_factory=dict[Address, frozenset[str]])
+    _unsupported_params: dict[Address, frozenset[str]] = field(
+        default_factory=dict[Address, frozenset[str]]
+    )
 
     async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         plan = job.plan
         check_batchable(plan.models)
         if plan.agent != "chat":
-            raise UsageError(f"the {plan.agent!r} agent cannot be batched: it may make several requests per trial")
+            raise UsageError(
+                f"the {plan.agent!r} agent cannot be batched: it may make several requests per trial"
+            )
         requests = {
             trial: _PendingRequest(plan.addresses[trial.model], chat_request(task_of(plan, trial)))
             for trial in job.trials
         }
-        keys = {trial: request_key(pending.address, pending.request) for trial, pending in requests.items()}
+        keys = {
+            trial: request_key(pending.address, pending.request)
+            for trial, pending in requests.items()
+        }
         fresh = self.models.cache == "refresh"
-        missing = {key: requests[trial] for trial, key in keys.items() if fresh or self.store.reply(key) is None}
+        missing = {
+            key: requests[trial]
+            for trial, key in keys.items()
+            if fresh or self.store.reply(key) is None
+        }
         self._errors.clear()
         if 0 < len(missing) < len(keys):
             self.message(f"{len(keys) - len(missing)} of {len(keys)} requests have a stored reply.")
         await self._fetch(missing, session.run.id)
         for address in plan.models:
             self.models.stand_in(address, BatchReplies(address, self.store, self._errors))
-        held = [trial for trial, key in keys.items() if isinstance(self._errors.get(key), CeilingReached)]
-        ready = [trial for trial, key in keys.items() if not isinstance(self._errors.get(key), CeilingReached)]
+        held = [
+            trial
+            for trial, key in keys.items()
+            if isinstance(self._errors.get(key), CeilingReached)
+        ]
+        ready = [
+            trial
+            for trial, key in keys.items()
+            if not isinstance(self._errors.get(key), CeilingReached)
+        ]
         # Those with a reply first: an error that stands for the rest of a model would end it before they are scored.
         ready.sort(key=lambda trial: keys[trial] in self._errors)
-        async with aclosing(self.executor.execute(replace(job, trials=tuple(ready)), session)) as results:
+        async with aclosing(
+            self.executor.execute(replace(job, trials=tuple(ready)), session)
+        ) as results:
             async for result in results:
                 yield result
         if held:  # running into the ceiling once tells everyone that the run ends before its end
@@ -112,21 +135,35 @@ class BatchExecutor(Executor):
                     model = await open_model(pending.address, self.models.context)
                     stack.push_async_callback(model.close)
                     assert isinstance(model, HttpModel)
-                    model.unsupported_params |= self._unsupported_params.get(pending.address, frozenset())
+                    model.unsupported_params |= self._unsupported_params.get(
+                        pending.address, frozenset()
+                    )
                     apis[pending.address] = BATCHES.load(pending.address.provider)(model)
             unanswered = dict(missing)
             while unanswered:
                 for address, api in apis.items():
-                    mine = {key: pending for key, pending in unanswered.items() if pending.address == address}
+                    mine = {
+                        key: pending
+                        for key, pending in unanswered.items()
+                        if pending.address == address
+                    }
                     await self._resume_batches(api, mine)
                 within = self._within_ceilings(unanswered)
                 for address, api in apis.items():
-                    mine = {key: pending for key, pending in within.items() if pending.address == address}
+                    mine = {
+                        key: pending
+                        for key, pending in within.items()
+                        if pending.address == address
+                    }
                     await self._submit(api, mine, run)
                 unanswered = await self._wait()
-            self._unsupported_params |= {address: api.model.unsupported_params for address, api in apis.items()}
+            self._unsupported_params |= {
+                address: api.model.unsupported_params for address, api in apis.items()
+            }
 
-    async def _resume_batches(self, api: Batches, unanswered: Mapping[str, _PendingRequest]) -> None:
+    async def _resume_batches(
+        self, api: Batches, unanswered: Mapping[str, _PendingRequest]
+    ) -> None:
         for batch in self.store.pending_batches(api.model.url):
             mine = {key: unanswered[key] for key in batch.keys if key in unanswered}
             if not mine:
@@ -160,7 +197,9 @@ class BatchExecutor(Executor):
         self.store.settle_batch(batch)
         return None
 
-    def _within_ceilings(self, requests: Mapping[str, _PendingRequest]) -> dict[str, _PendingRequest]:
+    def _within_ceilings(
+        self, requests: Mapping[str, _PendingRequest]
+    ) -> dict[str, _PendingRequest]:
         """The first requests that are not pending yet, as many as the ceilings allow at their worst."""
         pending = {key for waiting in self.pending for key in waiting.requests}
         ledger = self.models.ledger or Ledger()
@@ -169,7 +208,10 @@ class BatchExecutor(Executor):
             price = price_for(request.address, self.models.context.prices)
             return _at_half_price(worst_case_usage(request.request, price))
 
-        reserved = sum((worst_case(request) for each in self.pending for request in each.requests.values()), NO_USAGE)
+        reserved = sum(
+            (worst_case(request) for each in self.pending for request in each.requests.values()),
+            NO_USAGE,
+        )
         within: dict[str, _PendingRequest] = {}
         reached = ""
         for key, request in requests.items():
@@ -187,7 +229,10 @@ class BatchExecutor(Executor):
         unsupported_params = api.model.unsupported_params
         name = api.model.address.name
         written = (
-            (key, api.encode_request(key, api.model.build_body(pending.request, unsupported_params)))
+            (
+                key,
+                api.encode_request(key, api.model.build_body(pending.request, unsupported_params)),
+            )
             for key, pending in requests.items()
         )
         for chunk in api.chunks(written):
@@ -205,7 +250,9 @@ class BatchExecutor(Executor):
             batch = self.store.confirm_batch(batch, known)
             self._count_calls(len(mine))
             self.pending.append(_PendingBatch(batch, api, mine, unsupported_params))
-            self.message(f"{name}: submitted {len(mine)} requests as batch {known}, at half the price.")
+            self.message(
+                f"{name}: submitted {len(mine)} requests as batch {known}, at half the price."
+            )
 
     async def _wait(self) -> dict[str, _PendingRequest]:
         """Returns the requests that are worth asking again."""
@@ -240,9 +287,13 @@ class BatchExecutor(Executor):
             self.pending.remove(waiting)
         elif error.message != waiting.last_error:
             waiting.last_error = error.message
-            self.message(f"{waiting.batch.model}: batch {waiting.batch.id}: {error.message}; trying again.")
+            self.message(
+                f"{waiting.batch.model}: batch {waiting.batch.id}: {error.message}; trying again."
+            )
 
-    async def _collect(self, waiting: _PendingBatch, progress: BatchStatus) -> dict[str, _PendingRequest]:
+    async def _collect(
+        self, waiting: _PendingBatch, progress: BatchStatus
+    ) -> dict[str, _PendingRequest]:
         """Returns what is worth asking again."""
         again: dict[str, _PendingRequest] = {}
         errors: dict[str, UpskillError] = {}
@@ -265,8 +316,12 @@ class BatchExecutor(Executor):
         await self._store_replies(waiting, replies)
         for key in waiting.requests:
             if key not in errors and key not in self._delivered:
-                reason = progress.error or f"it ended ({progress.status}) without answering this request"
-                errors[key] = ModelError(f"batch {progress.id}: {reason}", fatal=bool(progress.error))
+                reason = (
+                    progress.error or f"it ended ({progress.status}) without answering this request"
+                )
+                errors[key] = ModelError(
+                    f"batch {progress.id}: {reason}", fatal=bool(progress.error)
+                )
         # Another plan may need the rest of it: only what is ours, or stored, is settled.
         stored = (key for key in waiting.batch.keys if self.store.reply(key) is not None)
         self.store.settle_batch(waiting.batch, {*waiting.requests, *stored})
@@ -275,7 +330,9 @@ class BatchExecutor(Executor):
 
     async def _store_replies(self, waiting: _PendingBatch, replies: dict[str, Reply]) -> None:
         name = waiting.batch.model
-        await asyncio.gather(*(self.store.add_reply(key, name, write_reply(reply)) for key, reply in replies.items()))
+        await asyncio.gather(
+            *(self.store.add_reply(key, name, write_reply(reply)) for key, reply in replies.items())
+        )
         for key, reply in replies.items():
             if self.models.ledger and key not in self._delivered:
                 self.models.ledger.record("student", reply.usage)
@@ -288,7 +345,9 @@ class BatchExecutor(Executor):
             self.models.ledger.calls += requests
 
     def _fail(self, keys: Iterable[str], error: ModelError, failure: str = "") -> None:
-        failed = ModelError(error.message, error.hint, status=error.status, fatal=True, failure=failure)
+        failed = ModelError(
+            error.message, error.hint, status=error.status, fatal=True, failure=failure
+        )
         self._errors |= dict.fromkeys(keys, failed)
 
 
@@ -318,6 +377,10 @@ def _ceiling_reached(ledger: Ledger, calls: int, usage: Usage) -> str:
         return f"the limit of {ceilings.calls:,} calls was reached"
     if ceilings.tokens is not None and total.total_tokens > ceilings.tokens:
         return f"the limit of {ceilings.tokens:,} tokens leaves no room for another request in the batch"
-    if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd > ceilings.cost_usd):
-        return f"the limit of ${ceilings.cost_usd:g} leaves no room for another request in the batch"
+    if ceilings.cost_usd is not None and (
+        total.cost_usd is None or total.cost_usd > ceilings.cost_usd
+    ):
+        return (
+            f"the limit of ${ceilings.cost_usd:g} leaves no room for another request in the batch"
+        )
     return ""

@@ -63,11 +63,15 @@ class RunOptions:
     making_source: str = ""  # who says so
     target: float | None = None  # the pass rate that would be good enough
     requirements: Sequence[Requirement] = ()  # of every verdict
-    stop_when: Sequence[Requirement] = ()  # rounds end once these hold or cannot; nothing is reported of them
+    stop_when: Sequence[
+        Requirement
+    ] = ()  # rounds end once these hold or cannot; nothing is reported of them
     preregister: Path | None = None  # the plan is written here first, or has to be the one that was
     keep_look: bool = True  # the verdict is reported: store that somebody looked
     in_experiment: bool = False  # a part of one: lists of runs leave it out
-    partial: bool = False  # return an Evaluation even of a run that has failed, in place of raising RunFailed
+    partial: bool = (
+        False  # return an Evaluation even of a run that has failed, in place of raising RunFailed
+    )
     strict_suite: bool = False  # a case that knowing nothing passes is an error, not a warning
 
 
@@ -86,14 +90,18 @@ async def evaluate(
     """
     options = options or RunOptions()
     with nullcontext(store) if store else open_store(None) as run_store:
-        evaluation = await _Run(plan, run_store, models or Models(), options, events or Events()).evaluate()
+        evaluation = await _Run(
+            plan, run_store, models or Models(), options, events or Events()
+        ).evaluate()
     if not options.partial and evaluation.has_failed:
         raise RunFailed(f"{evaluation.run.id}: {evaluation.why_failed}", evaluation)
     return evaluation
 
 
 class _Run:
-    def __init__(self, plan: Plan, store: Store, models: Models, options: RunOptions, events: Events) -> None:
+    def __init__(
+        self, plan: Plan, store: Store, models: Models, options: RunOptions, events: Events
+    ) -> None:
         self.plan = plan
         self.store = store
         self.models = models
@@ -102,9 +110,13 @@ class _Run:
         self.events = events
         self.stopped: dict[str, str] = {}  # models that were given up, and why
         self.halted = ""  # the ceiling that was reached
-        self.errored: dict[Trial, Result] = {}  # the results of an earlier call that are tried again
+        self.errored: dict[
+            Trial, Result
+        ] = {}  # the results of an earlier call that are tried again
         self.noticed: dict[str, None] = {}  # what traces warn of, each once
-        self.outcomes: dict[Trial, Outcome] = {}  # with rounds, after each of which they are weighed
+        self.outcomes: dict[
+            Trial, Outcome
+        ] = {}  # with rounds, after each of which they are weighed
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
@@ -120,10 +132,21 @@ class _Run:
             registration.check(self.plan, options.margin, options.until_decided)
         warnings = await self._warnings(sandbox)
         async with self.models:
-            reused: dict[str, int] = {}  # by key: runs with results that a new one can use, as replies are used again
-            if not known and not options.fresh and self.models.cache == "use" and len(self.plan) <= MAX_REUSED:
-                reused = store.find_results(self.plan.skill.name, map(self.plan.key, self.plan.trials()))
-            is_stored = (known and known.finished and not options.fresh) or len(reused) == len(self.plan)
+            reused: dict[
+                str, int
+            ] = {}  # by key: runs with results that a new one can use, as replies are used again
+            if (
+                not known
+                and not options.fresh
+                and self.models.cache == "use"
+                and len(self.plan) <= MAX_REUSED
+            ):
+                reused = store.find_results(
+                    self.plan.skill.name, map(self.plan.key, self.plan.trials())
+                )
+            is_stored = (known and known.finished and not options.fresh) or len(reused) == len(
+                self.plan
+            )
             if not is_stored:  # else nobody is asked, and weights take seconds to load
                 await self._open_models()
             run, resumed = store.start_run(self.plan, __version__, fresh=options.fresh)
@@ -135,7 +158,9 @@ class _Run:
                     scope=options.until_decided,
                     margin=options.margin,
                     registered=registration.registered if registration else None,
-                    drawn_anew=self._draws_anew if not resumed else run.plan.drawn_anew and self._stays_anew(run),
+                    drawn_anew=self._draws_anew
+                    if not resumed
+                    else run.plan.drawn_anew and self._stays_anew(run),
                     replay_source=self.plan.replay_source,  # a file of the same replies may have been packed again
                     sandbox=sandbox.record() if sandbox else None,
                     analysis=self._analysis(warnings, registration),
@@ -146,7 +171,9 @@ class _Run:
                 self.errored = {result.trial: result for result in store.errored(run)}
                 scored = set(store.scored(run))
                 missing = [trial for trial in self.plan.trials() if trial not in scored]
-                logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
+                logger.info(
+                    "run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan)
+                )
                 with ExitStack() as on_refusal:
                     if not resumed:  # a run that is refused before its first call is not kept
                         on_refusal.callback(store.delete_run, run)
@@ -156,14 +183,20 @@ class _Run:
                     self.events.started(self.plan, replace(run, resumed=resumed), missing)
                     if options.preregister and registration is None:
                         registration = register(
-                            options.preregister, self.plan, options.margin, options.until_decided, len(scored)
+                            options.preregister,
+                            self.plan,
+                            options.margin,
+                            options.until_decided,
+                            len(scored),
                         )
                     on_refusal.pop_all()
                 if registration:
                     from upskill.runs.results.looks import registration_order  # noqa: PLC0415 - as below
 
                     order = registration_order(store, run)
-                    run = store.annotate(run, registered=registration.registered, registered_at=order)
+                    run = store.annotate(
+                        run, registered=registration.registered, registered_at=order
+                    )
                 if options.until_decided is None:
                     await self._execute(run, missing)
                 else:
@@ -180,7 +213,9 @@ class _Run:
 
     @property
     def _draws_anew(self) -> bool:
-        return self.models.cache in ("off", "refresh") or (self.options.fresh and self.models.cache != "replay")
+        return self.models.cache in ("off", "refresh") or (
+            self.options.fresh and self.models.cache != "replay"
+        )
 
     def _named_suite(self, run: Run) -> StoredSuite:
         """The stored suite, by the name of the skill's own if it has become that one: the cases are the same."""
@@ -192,13 +227,17 @@ class _Run:
         return self._draws_anew or run.passed + run.failed + run.errored == run.trials
 
     def _check_replay(self) -> None:
-        if self.models.cache == "replay" and isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
+        if self.models.cache == "replay" and isinstance(
+            AGENTS.load(self.plan.agent)(), ExternalAgent
+        ):
             raise UsageError(
                 f"{self.plan.agent}'s requests to its model are not stored, so it cannot be replayed",
                 "Drop --replay.",
             )
         cassette = self.models.cassette if self.models.replies is not None else None
-        if self.plan.replay != (cassette.digest if cassette else ""):  # it would not say where its answers come from
+        if self.plan.replay != (
+            cassette.digest if cassette else ""
+        ):  # it would not say where its answers come from
             raise UsageError(
                 "the plan and its models use different replies files",
                 "Make the plan with `plan_from(plan, cassette)`, and pass that cassette and a store to `Models`.",
@@ -235,7 +274,11 @@ class _Run:
             *plan.suite.warnings,
             *quality,
             *describe_near_duplicates(plan.twins),
-            *(f"{address.name}: {caveat}" for address in plan.models if (caveat := _caveat(address))),
+            *(
+                f"{address.name}: {caveat}"
+                for address in plan.models
+                if (caveat := _caveat(address))
+            ),
             *([sandbox.warning] if sandbox and sandbox.warning else []),
             *(self.models.cassette.warnings if self.models.cassette else ()),
             *filter(None, not_acting),
@@ -249,7 +292,9 @@ class _Run:
 
     async def _run_here(self, run: Run, trial: Trial) -> Result | None:
         try:
-            return await run_trial(self.plan, trial, self.models, self.errored.get(trial), run.number)
+            return await run_trial(
+                self.plan, trial, self.models, self.errored.get(trial), run.number
+            )
         except CeilingReached as reached:
             self.halted = reached.message
             return None
@@ -264,7 +309,9 @@ class _Run:
             store=self.store.address,
             models=self.models,
             run_trial=partial(self._run_here, run),
-            persist=lambda result: self.store.add_result(run, result, self.plan.draw_key(result.trial)),
+            persist=lambda result: self.store.add_result(
+                run, result, self.plan.draw_key(result.trial)
+            ),
             scored=partial(self.store.scored_under, run),
         )
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.
@@ -282,10 +329,14 @@ class _Run:
             self.noticed |= dict.fromkeys(result.trace.warnings)
         if self.options.until_decided is not None:
             self.outcomes[result.trial] = result.outcome
-        logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
+        logger.debug(
+            "%s: %s", result.trial, result.error or ("passed" if result.passed else "failed")
+        )
         self.events.result(result)
 
-    async def _execute_in_rounds(self, run: Run, missing: Sequence[Trial], reused: Mapping[str, int]) -> None:
+    async def _execute_in_rounds(
+        self, run: Run, missing: Sequence[Trial], reused: Mapping[str, int]
+    ) -> None:
         """One seed after the other, until the verdict of each model stands. Results of other runs come by rounds, too:
         no round may be there in part."""
         self.outcomes = self._stored_outcomes(run)
@@ -318,20 +369,35 @@ class _Run:
         from upskill.verdicts.requirements import are_settled  # noqa: PLC0415
         from upskill.verdicts.several_models import decide_together  # noqa: PLC0415
 
-        rows = {model: [row for row in self.outcomes.values() if row.model == model] for model in self.plan.addresses}
+        rows = {
+            model: [row for row in self.outcomes.values() if row.model == model]
+            for model in self.plan.addresses
+        }
         used_cases = self.plan.used_cases if self.options.keep_look else frozenset[str]()
-        scored = {model: {row.case for row in rows[model] if row.passed is not None} for model in rows}
+        scored = {
+            model: {row.case for row in rows[model] if row.passed is not None} for model in rows
+        }
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
         # As the store has them now: another process may have looked meanwhile.
         looks = {
-            model: looks_of(self.store, run, make_look(self.plan, run, rows[model], model), carried_out=not self.halted)
+            model: looks_of(
+                self.store,
+                run,
+                make_look(self.plan, run, rows[model], model),
+                carried_out=not self.halted,
+            )
             for model in rows
             if self.options.keep_look
         }
 
         def weigh(model: str, models: int = 1) -> Verdict:
             verdict = verdict_so_far(
-                run.plan, rows[model], leaked=leaked, looks=looks.get(model), used_cases=used_cases, models=models
+                run.plan,
+                rows[model],
+                leaked=leaked,
+                looks=looks.get(model),
+                used_cases=used_cases,
+                models=models,
             )
             return replace(verdict, model=model)
 
@@ -358,7 +424,9 @@ def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, An
     if ledger is None or ledger.ceilings == Ceilings():
         return None
     calls = store.count_calls(run)
-    spent = {role: Usage(tokens, cost_usd=cost) for role, (tokens, cost) in store.spent(run).items()}
+    spent = {
+        role: Usage(tokens, cost_usd=cost) for role, (tokens, cost) in store.spent(run).items()
+    }
     if note := run.plan.spent_before:
         ledger.calls += max(0, calls - note["calls"])
         for role, usage in spent.items():
@@ -366,7 +434,10 @@ def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, An
             since = usage - Usage(tokens, cost_usd=cost)
             ledger.spent[role] = ledger.spent.get(role, NO_USAGE) + since
         return dict(note)
-    return {"calls": calls, "spent": {role: [usage.total_tokens, usage.cost_usd] for role, usage in spent.items()}}
+    return {
+        "calls": calls,
+        "spent": {role: [usage.total_tokens, usage.cost_usd] for role, usage in spent.items()},
+    }
 
 
 async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
@@ -393,13 +464,19 @@ def _caveat(address: Address) -> str:
     return caveat_for(address.model)
 
 
-async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:
+async def check_suite_quality(
+    suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = ""
+) -> list[str]:
     """UsageError when an empty answer passes, else warnings."""
     leaks = await probe_suite(suite, skill, sandbox)
-    fatal = [leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe not in UNTRIED)]
+    fatal = [
+        leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe not in UNTRIED)
+    ]
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
-        raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: a case like this proves nothing.")
+        raise UsageError(
+            f"{suite.source}: {fatal[0]}{more}", "Nothing was run: a case like this proves nothing."
+        )
     return summarize_weak(leaks)
 
 

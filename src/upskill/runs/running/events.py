@@ -18,8 +18,12 @@ def _ignore(*_: object) -> None:
 class Events:
     """Callbacks, all optional. If one raises, the work stops and can be resumed."""
 
-    started: Callable[[Plan, Run, Collection[Trial]], None] = _ignore  # a run, and its trials that are still missing
+    started: Callable[[Plan, Run, Collection[Trial]], None] = (
+        _ignore  # a run, and its trials that are still missing
+    )
     result: Callable[[Result], None] = _ignore  # after it was stored
     message: Callable[[str], None] = _ignore  # a line for the person
-    reading: Callable[[str, int, int], None] = _ignore  # an embedded model, tokens of its prompt read, and in all
+    reading: Callable[[str, int, int], None] = (
+        _ignore  # an embedded model, tokens of its prompt read, and in all
+    )
     estimate: Callable[[CostEstimate], None] = _ignore  # before the first paid call

@@ -46,7 +46,9 @@ class Checked:
     reason: str = ""
     against_base: Verdict | None = None
     against_none: Verdict | None = None
-    base_is_exact: bool = False  # the student never varies, so nothing on these cases is left to chance
+    base_is_exact: bool = (
+        False  # the student never varies, so nothing on these cases is left to chance
+    )
     none_is_exact: bool = False
 
 
@@ -64,7 +66,9 @@ class Gate:
         """`suite`: None for that of the skill itself."""
         head = change.head
         if head is None:
-            return [Checked(change, status="not run" if change.problem else "ok", reason=change.problem)]
+            return [
+                Checked(change, status="not run" if change.problem else "ok", reason=change.problem)
+            ]
         if change.kind in ("unchanged", "renamed"):
             return [Checked(change)]
         try:
@@ -79,8 +83,12 @@ class Gate:
                 not_worse = [parse_requirement(f"lift>=-{self.tolerance}")]
                 evaluation = await self._run(self.make_plan(head, before, change.base), not_worse)
                 against_base = {verdict.model: verdict for verdict in evaluation.verdicts}
-                exact = {model for model in against_base if never_varies(evaluation.outcomes_of(model))}
-            evaluation = await self._run(self.make_plan(head, suite, None), [parse_requirement("lift>0")])
+                exact = {
+                    model for model in against_base if never_varies(evaluation.outcomes_of(model))
+                }
+            evaluation = await self._run(
+                self.make_plan(head, suite, None), [parse_requirement("lift>0")]
+            )
         except UpskillError as error:
             return await self._replay(change, head, f"{error.message}. {error.hint}".strip())
         return [
@@ -106,9 +114,15 @@ class Gate:
         is_own = any(base.read(path) != head.read(path) for path in proofs)
         verified = None if is_own or change.skill_changed else await verify(head)
         if not verified or not verified.verdicts:
-            needed = "there are no recorded answers for this version. Run `upskill ci` with an API key."
+            needed = (
+                "there are no recorded answers for this version. Run `upskill ci` with an API key."
+            )
             return [
-                Checked(change, status="not run", reason=f"{why} Without a model, nothing can be checked: {needed}")
+                Checked(
+                    change,
+                    status="not run",
+                    reason=f"{why} Without a model, nothing can be checked: {needed}",
+                )
             ]
         suite = Suite.of(head)
         dropped = len(_cases_before(change, suite)[1]) if suite else 0
@@ -137,7 +151,14 @@ class Gate:
         exact = EXACT if decision != none.decision else ""
         status: Status = "ok"
         reason = ""
-        broken = next((each for each in (base, none) if each and each.reason in (ERRORS, ISOLATION, SNAPSHOTS)), None)
+        broken = next(
+            (
+                each
+                for each in (base, none)
+                if each and each.reason in (ERRORS, ISOLATION, SNAPSHOTS)
+            ),
+            None,
+        )
         if broken:
             status, reason = "not run", broken.recommendation
         elif base and base.decision == "hurts":
@@ -155,7 +176,10 @@ class Gate:
                 f"after {after} it is unclear whether the edit loses more than {in_points(self.tolerance)}",
             )
         elif decision == "undecided":
-            status, reason = "undecided", f"after {counted(none.pairs, 'pair')} it is unclear whether it helps"
+            status, reason = (
+                "undecided",
+                f"after {counted(none.pairs, 'pair')} it is unclear whether it helps",
+            )
         elif base_is_exact and loss <= 0:
             reason = f"{'better than' if loss < 0 else 'as good as'} before on these cases"
         elif base_is_exact:
@@ -186,5 +210,8 @@ def _cases_before(change: SkillChange, suite: Suite) -> tuple[list[Case], list[C
         return list(suite.cases), []
     now = {case.fingerprint for case in suite.cases}
     dropped = [case for case in before.cases if case.fingerprint not in now]
-    renamed = [replace(case, id=f"{case.id} (before)") if case.id in suite.by_id else case for case in dropped]
+    renamed = [
+        replace(case, id=f"{case.id} (before)") if case.id in suite.by_id else case
+        for case in dropped
+    ]
     return [case for case in before.cases if case.fingerprint in now], renamed

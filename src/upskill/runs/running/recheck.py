@@ -23,15 +23,32 @@ from upskill.skills import Skill
 from upskill.verdicts.library import decide_all, log_e_values, needed_for
 from upskill.verdicts.outcome import Outcome, never_varies
 from upskill.verdicts.planning import MAX_RUNS, smallest
-from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, SNAPSHOTS, UNTESTED, USED, Decision, Verdict
+from upskill.verdicts.verdict import (
+    CHOSEN,
+    ERRORS,
+    ISOLATION,
+    LOOK_UP,
+    SNAPSHOTS,
+    UNTESTED,
+    USED,
+    Decision,
+    Verdict,
+)
 
 FIRST_ROUNDS, ROUNDS = 2, 12
 # After a third of the rounds, a skill gets no further one if even so many times all rounds would decide nothing, were
 # they like those so far.
 PATIENCE = 4
-TOLERANCE = 0.15  # with a lift nearer to zero than this, a model does about as well without the skill
+TOLERANCE = (
+    0.15  # with a lift nearer to zero than this, a model does about as well without the skill
+)
 Status = Literal["keep", "retire", "repair", "undecided", "no suite"]
-STATUSES: dict[Decision, Status] = {"helps": "keep", "saves": "keep", "no effect": "retire", "hurts": "repair"}
+STATUSES: dict[Decision, Status] = {
+    "helps": "keep",
+    "saves": "keep",
+    "no effect": "retire",
+    "hurts": "repair",
+}
 # Reasons that no further round would remove.
 CANNOT_TELL = (ERRORS, ISOLATION, SNAPSHOTS, CHOSEN, USED, UNTESTED, LOOK_UP)
 
@@ -51,7 +68,9 @@ class Rechecked:
     verdict: Verdict | None = None
     evaluation: Evaluation | None = None
     looks: Looks | None = None
-    rounds_needed: int | None = None  # for a decision, if all are like those so far; None: no number would do
+    rounds_needed: int | None = (
+        None  # for a decision, if all are like those so far; None: no number would do
+    )
     is_open: bool = True  # a further round may tell more
     is_exact: bool = False  # the student never varies, so nothing is left to chance
 
@@ -116,13 +135,23 @@ class Recheck:
             look = make_look(plan, run, each.outcomes, each.model)
             each.looks = looks_of(self.store, run, look, carried_out=True)
         verdict = verdict_so_far(
-            run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks, used_cases=plan.used_cases
+            run.plan,
+            list(each.outcomes),
+            leaked=evaluation.leaked,
+            looks=each.looks,
+            used_cases=plan.used_cases,
         )
         each.verdict = replace(verdict, model=each.model)
         each.is_exact = never_varies(each.outcomes)
         each.evidence = self._evidence(each, each.rounds)
-        is_hopeful = max(self._evidence(each, PATIENCE * plan.runs).values(), default=0.0) >= needed_for(1, of=1)
-        can_go_on = bool(each.evidence) and not verdict.repeats_itself and (is_hopeful or 3 * each.rounds < plan.runs)
+        is_hopeful = max(
+            self._evidence(each, PATIENCE * plan.runs).values(), default=0.0
+        ) >= needed_for(1, of=1)
+        can_go_on = (
+            bool(each.evidence)
+            and not verdict.repeats_itself
+            and (is_hopeful or 3 * each.rounds < plan.runs)
+        )
         each.is_open = can_go_on and before < each.rounds < plan.runs
 
     def _evidence(self, each: Rechecked, rounds: int) -> dict[Decision, float]:
@@ -135,25 +164,45 @@ class Recheck:
             return {each.verdict.decision_if_exact: math.inf}
         # As in `level_of_look`: a look that nobody had planned has less to say.
         less = math.log(max(1, each.verdict.look * (each.verdict.look - 1)))
-        weigh = partial(log_e_values, tolerance=self.tolerance, twins=each.plan.twins, times=rounds / each.rounds)
+        weigh = partial(
+            log_e_values,
+            tolerance=self.tolerance,
+            twins=each.plan.twins,
+            times=rounds / each.rounds,
+        )
         drawn = as_drawn(each.evaluation.run.plan, each.outcomes)
         values = weigh(drawn)
-        if used := each.plan.used_cases:  # all cases can show that it hurts, the others what is good about it
+        if (
+            used := each.plan.used_cases
+        ):  # all cases can show that it hurts, the others what is good about it
             unused = [row for row in drawn if row.case not in used]
             hurts: dict[Decision, float] = {"hurts": values["hurts"]}
             values = weigh(unused) | hurts if unused else hurts
         return {claim: value - less for claim, value in values.items()}
 
     def _decide(self, planned: Sequence[Rechecked]) -> None:
-        for each, decision in zip(planned, decide_all([each.evidence for each in planned]), strict=True):
+        for each, decision in zip(
+            planned, decide_all([each.evidence for each in planned]), strict=True
+        ):
             each.decision = decision
 
     def _report(self, each: Rechecked, needed: float) -> None:
         """What was run is a look that somebody takes now."""
-        if each.decision == "undecided" and each.evidence and each.verdict and not each.verdict.repeats_itself:
-            each.rounds_needed = smallest(lambda rounds: max(self._evidence(each, rounds).values()) >= needed, MAX_RUNS)
+        if (
+            each.decision == "undecided"
+            and each.evidence
+            and each.verdict
+            and not each.verdict.repeats_itself
+        ):
+            each.rounds_needed = smallest(
+                lambda rounds: max(self._evidence(each, rounds).values()) >= needed, MAX_RUNS
+            )
         if not each.rounds:
-            each.reason = each.reason or (each.evaluation.why_failed if each.evaluation else "") or self.halted
+            each.reason = (
+                each.reason
+                or (each.evaluation.why_failed if each.evaluation else "")
+                or self.halted
+            )
         if each.evaluation is None:
             return
         run = each.evaluation.run
@@ -164,6 +213,8 @@ class Recheck:
 def _complete_rounds(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[int, list[Outcome]]:
     """How many rounds there are, and their outcomes: the test knows no round in part."""
     trials = len(plan.suite.cases) * len(plan.arms)
-    done = [len({(row.case, row.arm) for row in outcomes if row.seed == seed}) for seed in plan.seeds]
+    done = [
+        len({(row.case, row.arm) for row in outcomes if row.seed == seed}) for seed in plan.seeds
+    ]
     rounds = next((number for number, count in enumerate(done) if count < trials), plan.runs)
     return rounds, [row for row in outcomes if row.seed in plan.seeds[:rounds]]

@@ -53,7 +53,12 @@ REASONS: dict[Cause, str] = {
     "refusal": "the model or its provider refused",
     "empty": "the answer is empty",
 }
-BOUNDS = ("turns", "tokens", "seconds", "activated")  # what ends an agent's work, which is then judged as it is
+BOUNDS = (
+    "turns",
+    "tokens",
+    "seconds",
+    "activated",
+)  # what ends an agent's work, which is then judged as it is
 
 
 _NO_SANDBOX = nullcontext()
@@ -72,7 +77,9 @@ touch .
 """
 
 
-async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result | None = None, run: int = 0) -> Result:
+async def run_trial(
+    plan: Plan, trial: Trial, models: Models, previous: Result | None = None, run: int = 0
+) -> Result:
     """Run one trial. Whatever goes wrong around the student makes it errored, never failed.
 
     What a student does instead of answering is its failure. `previous` is the result of an errored try: an answer in it
@@ -82,21 +89,34 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     started = time.perf_counter()
     key = plan.key(trial)
     repeats = answers_the_same(plan, trial.model)
-    draws = models.draws(plan.draw_key(trial), key, 0 if repeats else run)  # 0: a killed command is not noted
+    draws = models.draws(
+        plan.draw_key(trial), key, 0 if repeats else run
+    )  # 0: a killed command is not noted
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with track_draws(draws), track_requests() as requests, track_reused() if previous else _NONE_REUSED as reused:
+    with (
+        track_draws(draws),
+        track_requests() as requests,
+        track_reused() if previous else _NONE_REUSED as reused,
+    ):
         if previous:
             draws.include(previous.redraws)
-        if models.cassette and (recorded := models.cassette.trial(trial.model, trial.case, trial.arm, trial.seed)):
+        if models.cassette and (
+            recorded := models.cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
+        ):
             draws.include(recorded.redraws)
         try:
             passed = await _run_and_check(plan, trial, models, attempt, draws)
         except StoreError:
             raise
         except (UsageError, CeilingReached, asyncio.CancelledError) as raised:
-            if isinstance(raised, asyncio.CancelledError) and draws.begun and not attempt.trace and not repeats:
+            if (
+                isinstance(raised, asyncio.CancelledError)
+                and draws.begun
+                and not attempt.trace
+                and not repeats
+            ):
                 draws.add("interrupted")
             draws.end()
             raise
@@ -105,21 +125,29 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
             if isinstance(raised, NotRecorded) and models.cassette:
                 from upskill.runs.replay.replay import explain_missing  # noqa: PLC0415 - only where a file of replies is played
 
-                error = ModelError(explain_missing(models.cassette, plan, trial), failure="not asked")
+                error = ModelError(
+                    explain_missing(models.cassette, plan, trial), failure="not asked"
+                )
         except Exception as raised:
             error = TrialError(f"{type(raised).__name__}: {raised}")
             error.traceback = traceback.format_exc()
         if error and attempt.asked:
             count_failure(error)
         if error and not attempt.trace:
-            await models.forget(request.key for request in requests)  # or the next attempt would get the same replies
+            await models.forget(
+                request.key for request in requests
+            )  # or the next attempt would get the same replies
         elif error:
-            await models.forget(request.key for request in attempt.judged_with)  # what the student said stays as it is
+            await models.forget(
+                request.key for request in attempt.judged_with
+            )  # what the student said stays as it is
     trace, judge = attempt.trace, attempt.judge
     judging = judge.usage if judge else NO_USAGE
     earlier, asked_before = NO_USAGE, list[RequestHash]()
     if previous:
-        asked_before = [request for request in previous.asked if attempt.regraded and not request.role]
+        asked_before = [
+            request for request in previous.asked if attempt.regraded and not request.role
+        ]
         again = (previous.usage,) if attempt.regraded else reused
         earlier = previous.earlier + (previous.usage - sum(again, NO_USAGE))
         judging = judging + previous.judging
@@ -137,7 +165,11 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         attempt.activated,
         attempt.leak,
         error.traceback if error else "",
-        attempt.cause if error is None else "judge" if attempt.trace and _is_by_judge(error) else "",
+        attempt.cause
+        if error is None
+        else "judge"
+        if attempt.trace and _is_by_judge(error)
+        else "",
         earlier,
         (*asked_before, *requests, *attempt.judged_with),
         dict(draws.reasons),
@@ -157,7 +189,9 @@ class _Progress:
     activated: bool | None = None
     leak: str = ""
     cause: Cause | Literal[""] = ""
-    judged_with: list[RequestHash] = field(default_factory=list[RequestHash])  # what the judge was asked
+    judged_with: list[RequestHash] = field(
+        default_factory=list[RequestHash]
+    )  # what the judge was asked
 
 
 def answers_the_same(plan: Plan, model: str) -> bool:
@@ -165,7 +199,9 @@ def answers_the_same(plan: Plan, model: str) -> bool:
     return plan.addresses[model].provider == "local" and plan.agent == "chat" and plan.judge is None
 
 
-async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress, draws: Draws) -> bool:
+async def _run_and_check(
+    plan: Plan, trial: Trial, models: Models, attempt: _Progress, draws: Draws
+) -> bool:
     case = plan.suite.by_id[trial.case]
     agent: Agent = AGENTS.load(plan.agent)()
     attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
@@ -174,9 +210,18 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         with wrap_trial_errors(ModelError, f"asking {trial.model}"):
             address = plan.addresses[trial.model]
             context = models.context
-            student = Student(address, await models.get(address), sandbox, context.keys, models.ledger, context.prices)
+            student = Student(
+                address,
+                await models.get(address),
+                sandbox,
+                context.keys,
+                models.ledger,
+                context.prices,
+            )
             # What an agent that acts left is gone with its sandbox, so it has to act again.
-            stored = attempt.previous.trace if attempt.previous and not agent.needs_sandbox else None
+            stored = (
+                attempt.previous.trace if attempt.previous and not agent.needs_sandbox else None
+            )
             attempt.regraded = stored is not None
             attempt.asked = True
             if isinstance(agent, ExternalAgent):  # which asks a model of its own
@@ -196,14 +241,18 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
         body = task.skill.body if task.skill else ""
-        evidence = case.evidence_of(trace, ask=ask, sandbox=sandbox, skill=offered, canary=own, skill_body=body)
+        evidence = case.evidence_of(
+            trace, ask=ask, sandbox=sandbox, skill=offered, canary=own, skill_body=body
+        )
         if attempt.cause:  # no check can change that, and nobody is paid to grade it
             checks = await _check_so_far(case, evidence) if attempt.cause == "length" else ""
             reason = REASONS[attempt.cause].format(limit=task.max_output_tokens, checks=checks)
             if attempt.cause == "length" and isinstance(agent, ExternalAgent):
                 reason = f"the answer was cut off at the agent's own limit{checks}"
             details = f": {trace.stop_details}" if trace.stop_details else ""
-            attempt.findings.append(CheckFinding("complete", passed=False, reason=f"{reason}{details}"))
+            attempt.findings.append(
+                CheckFinding("complete", passed=False, reason=f"{reason}{details}")
+            )
             return False
         if agent.needs_sandbox and case.output_file:
             with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
@@ -224,7 +273,9 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
 
 async def _check_so_far(case: Case, evidence: Evidence) -> str:
     """What the checks say about an answer that was cut off: did it lack knowledge or room?"""
-    tried = [named.check for named in case.checks if named.check.decides and not named.check.needs_judge]
+    tried = [
+        named.check for named in case.checks if named.check.decides and not named.check.needs_judge
+    ]
     passed = 0
     for check in tried:
         with suppress(Exception):  # half an answer may break anything
@@ -256,7 +307,9 @@ async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> Async
     from upskill.sandboxes.gpu import gpu_turn  # noqa: PLC0415
 
     # `evaluate` has tried it out; a trial that is run by itself has that still to do.
-    kind: SandboxBackend = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose_sandbox()).backend
+    kind: SandboxBackend = (
+        SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose_sandbox()).backend
+    )
     async with gpu_turn() if case.gpu else nullcontext():
         with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
             sandbox = await kind.open(replace(agent.setup(task), gpu=case.gpu))
@@ -265,7 +318,9 @@ async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> Async
 
 
 @asynccontextmanager
-async def _open_untouched(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
+async def _open_untouched(
+    plan: Plan, case: Case, agent: Agent, task: Task
+) -> AsyncGenerator[Sandbox | None]:
     async with _open_sandbox(plan, case, agent, task) as sandbox:
         await _tidy_up(sandbox, plan, task)
         yield sandbox
@@ -315,7 +370,11 @@ class Grading:
         for number, named in enumerate(self.case.checks):
             finding = await self._look(number, evidence)
             read = named.check.reads_answer and evidence.output is not None
-            reason = f"{self.case.output_file} as the answer: {finding.reason}" if read else finding.reason
+            reason = (
+                f"{self.case.output_file} as the answer: {finding.reason}"
+                if read
+                else finding.reason
+            )
             decides = named.check.decides and finding.decides
             self.findings.append(CheckFinding(named.name, finding.passed, reason, decides))
             self.verbose = self.verbose or not finding.decides
@@ -344,7 +403,10 @@ class Grading:
                 raise
             logger.info("%s%s", error.message, f"\n{error.traceback}" if error.traceback else "")
             self.broken = True
-            return Finding(False, f"the student's files broke the check, which works without them: {error.message}")
+            return Finding(
+                False,
+                f"the student's files broke the check, which works without them: {error.message}",
+            )
 
     async def _runs_without_student(self, number: int, evidence: Evidence) -> bool:
         *before, last = self.case.checks[: number + 1]
@@ -354,7 +416,9 @@ class Grading:
                 untouched = replace(evidence, trace=trace, sandbox=sandbox, output=None)
                 with suppress(Exception):
                     for named in before:
-                        if named.check.needs_sandbox and not named.check.needs_judge:  # it may leave files for the last
+                        if (
+                            named.check.needs_sandbox and not named.check.needs_judge
+                        ):  # it may leave files for the last
                             with suppress(Exception):
                                 await named.check.run(untouched)
                     await last.check.run(untouched)

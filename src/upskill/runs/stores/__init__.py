@@ -67,11 +67,15 @@ def find_store(address: str | Path) -> Store | None:
 
 def _open_database(address: str | Path | None, *, create: bool) -> Database | None:
     if address == "":
-        raise UsageError("the store's name is empty", "Pass a folder, or leave it out to use the default.")
+        raise UsageError(
+            "the store's name is empty", "Pass a folder, or leave it out to use the default."
+        )
     scheme = url_scheme(address) if isinstance(address, str) else ""
     kind = _ALIASES.get(scheme, scheme) or "sqlite"
     if kind not in STORES:
         kinds = ", ".join(f"{name}://" for name in STORES.names())
         # Without the rest of the URL, which may hold a password.
-        raise UsageError(f"unknown kind of store {kind!r}", f"Pass a folder, or a URL that starts with {kinds}.")
+        raise UsageError(
+            f"unknown kind of store {kind!r}", f"Pass a folder, or a URL that starts with {kinds}."
+        )
     return STORES.load(kind)(None if address is None else str(address), create=create)

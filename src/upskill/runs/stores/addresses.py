@@ -28,11 +28,15 @@ def without_password(address: str) -> str:
     """A folder as it is, a URL without what may be secret."""
     if url_scheme(address) in ("", "sqlite"):
         return address
-    if not (parts := re.fullmatch(_PUBLIC, address)):  # a password with a character that would have to be escaped
+    if not (
+        parts := re.fullmatch(_PUBLIC, address)
+    ):  # a password with a character that would have to be escaped
         return f"{address.partition('://')[0]}://…"
     user = f"{parts['user']}@" if parts["user"] else ""
     parameters = [
-        each for each in (parts["query"] or "").split("&") if each.partition("=")[0].lower() in _PUBLIC_PARAMETERS
+        each
+        for each in (parts["query"] or "").split("&")
+        if each.partition("=")[0].lower() in _PUBLIC_PARAMETERS
     ]
     query = f"?{'&'.join(parameters)}" if parameters else ""
     return f"{parts['scheme']}{user}{parts['hosts']}{parts['path'] or ''}{query}"

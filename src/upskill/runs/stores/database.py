@@ -175,8 +175,12 @@ class GroupWriter:
             self._commit(writes)
         except StoreError as error:
             return error
-        except Exception as error:  # an error that ended this thread would leave everyone waiting for ever
-            return StoreError(f"{self._location}: results cannot be saved: {type(error).__name__}: {error}")
+        except (
+            Exception
+        ) as error:  # an error that ended this thread would leave everyone waiting for ever
+            return StoreError(
+                f"{self._location}: results cannot be saved: {type(error).__name__}: {error}"
+            )
         return None
 
 
@@ -199,5 +203,7 @@ def _notify(writes: Sequence[Write], failure: StoreError | None) -> None:
     for loop, futures in waiting.items():
         try:
             loop.call_soon_threadsafe(wake, futures)
-        except RuntimeError:  # the loop was closed by an interrupt; the rows are on disk all the same
+        except (
+            RuntimeError
+        ):  # the loop was closed by an interrupt; the rows are on disk all the same
             continue

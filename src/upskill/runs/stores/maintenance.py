@@ -68,7 +68,10 @@ class _CopiedRun:
 def copy_store(source: Store, target: Store, report: Report = _report_nothing) -> Copied:
     """StoreError if something that was read is not there in the end."""
     if source.location == target.location:
-        raise UsageError(f"{source.location}: cannot copy a store into itself", "Choose another store to copy to.")
+        raise UsageError(
+            f"{source.location}: cannot copy a store into itself",
+            "Choose another store to copy to.",
+        )
     origin, copy = source.database, target.database
     runs = _copy_runs(origin, copy)
     total = _count(origin, RESULTS) + _count(origin, REPLIES) or 1
@@ -80,15 +83,22 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
             results += len(rows)
             report(f"results of {run.id}", results / total)
         if _count(copy, RESULTS, "run = ?", run.target_number) < results - before:
-            raise StoreError(f"{copy.location}: it has fewer results for {run.id} than were copied", "Copy it again.")
+            raise StoreError(
+                f"{copy.location}: it has fewer results for {run.id} than were copied",
+                "Copy it again.",
+            )
     for rows in chunks(_read(origin, REPLIES)):
         keys = [row["key"] for row in rows]
         known = {row["key"] for row in _read(copy, REPLIES, f"key IN ({marks(keys)})", *keys)}
-        new_replies += _write(copy, REPLIES, ADD_REPLY, [row for row in rows if row["key"] not in known])
+        new_replies += _write(
+            copy, REPLIES, ADD_REPLY, [row for row in rows if row["key"] not in known]
+        )
         replies += len(rows)
         report("replies", (results + replies) / total)
     if _count(copy, REPLIES) < replies:
-        raise StoreError(f"{copy.location}: it has fewer replies than were copied", "Copy it again.")
+        raise StoreError(
+            f"{copy.location}: it has fewer replies than were copied", "Copy it again."
+        )
     _copy_small_tables(origin, copy, runs)
     _copy_candidates(origin, copy)
     new_runs = sum(run.is_new for run in runs)
@@ -97,7 +107,9 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
 
 def _copy_runs(source: Database, target: Database) -> list[_CopiedRun]:
     plans: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    for number, run_id, *plan in source.stream("SELECT number, id, fingerprint, created FROM runs ORDER BY number"):
+    for number, run_id, *plan in source.stream(
+        "SELECT number, id, fingerprint, created FROM runs ORDER BY number"
+    ):
         plans[plan[0], plan[1]][run_id] = number
     copied: list[_CopiedRun] = []
     for plan, numbers in plans.items():
@@ -109,7 +121,9 @@ def _copy_runs(source: Database, target: Database) -> list[_CopiedRun]:
             is_new = not target_id
             if is_new:
                 target_id = _add_run(source, target, number)
-                known[target_id] = target.rows("SELECT number FROM runs WHERE id = ?", target_id)[0][0]
+                known[target_id] = target.rows("SELECT number FROM runs WHERE id = ?", target_id)[
+                    0
+                ][0]
             copied.append(_CopiedRun(number, run_id, known[target_id], target_id, is_new=is_new))
     return sorted(copied, key=lambda run: run.number)
 
@@ -129,30 +143,47 @@ def _copy_results(target: Database, run: int, rows: Sequence[Row]) -> int:
     keys = [row["key"] for row in rows]
     query = RESULTS.select(f"run = ? AND key IN ({marks(keys)})", ["key", "passed"])
     known = dict(target.rows(query, run, *keys))
-    is_new = [row["key"] not in known or (known[row["key"]] is None and row["passed"] is not None) for row in rows]
-    return _write(target, RESULTS, ADD_RESULT, [{**row, "run": run} for row in compress(rows, is_new)])
+    is_new = [
+        row["key"] not in known or (known[row["key"]] is None and row["passed"] is not None)
+        for row in rows
+    ]
+    return _write(
+        target, RESULTS, ADD_RESULT, [{**row, "run": run} for row in compress(rows, is_new)]
+    )
 
 
 def _copy_small_tables(source: Database, target: Database, runs: Sequence[_CopiedRun]) -> None:
-    ids, numbers = {run.id: run.target_id for run in runs}, {run.number: run.target_number for run in runs}
+    ids, numbers = (
+        {run.id: run.target_id for run in runs},
+        {run.number: run.target_number for run in runs},
+    )
     update_batches = BATCHES.upsert(["id", "state", "keys"], only_if="batches.state <> 'ended'")
     for table, statement in ((LOOKS, LOOKS.upsert()), (BATCHES, update_batches)):
         for rows in chunks(_read(source, table)):
             # A run that was deleted keeps its id.
-            _write(target, table, statement, [{**row, "run": ids.get(row["run"], row["run"])} for row in rows])
+            _write(
+                target,
+                table,
+                statement,
+                [{**row, "run": ids.get(row["run"], row["run"])} for row in rows],
+            )
     for row in _read(source, DRAWS):
         Store(target).keep_draws(row["key"], json.loads(row["reasons"]))
     for row in _read(source, OPEN_DRAWS):  # nobody will end them there
         killed = Counter(killed=1) + Counter(Store(source).draws(row["key"]))
         Store(target).keep_draws(row["key"], killed)
-    update_feedback = FEEDBACK.upsert(["verdict", "note", "created"], only_if="excluded.created > feedback.created")
+    update_feedback = FEEDBACK.upsert(
+        ["verdict", "note", "created"], only_if="excluded.created > feedback.created"
+    )
     for rows in chunks(_read(source, FEEDBACK)):
         known = [{**row, "run": numbers[row["run"]]} for row in rows if row["run"] in numbers]
         _write(target, FEEDBACK, update_feedback, known)
 
 
 def _copy_candidates(source: Database, target: Database) -> None:
-    statement = CANDIDATES.upsert(["accepted", "note", "verdict"], only_if="candidates.accepted IS NULL")
+    statement = CANDIDATES.upsert(
+        ["accepted", "note", "verdict"], only_if="candidates.accepted IS NULL"
+    )
     numbers: dict[int | None, int] = {}
     for row in _read(source, CANDIDATES):
         _write(target, CANDIDATES, statement, [{**row, "parent": numbers.get(row["parent"])}])
@@ -164,9 +195,13 @@ def _read(database: Database, table: Table, where: str = "", *values: Any) -> It
     """In the order of their keys; JSON stays as it is."""
     names = [column.name for column in table.columns]
     booleans = [column.name for column in table.columns if column.kind == "boolean"]
-    for values_read in database.stream(f"{table.select(where)} ORDER BY {', '.join(table.key)}", *values):
+    for values_read in database.stream(
+        f"{table.select(where)} ORDER BY {', '.join(table.key)}", *values
+    ):
         row = dict(zip(names, values_read, strict=True))
-        yield row | {name: bool(row[name]) for name in booleans if row[name] is not None}  # SQLite has none
+        yield row | {
+            name: bool(row[name]) for name in booleans if row[name] is not None
+        }  # SQLite has none
 
 
 def _write(database: Database, table: Table, statement: str, rows: Sequence[Row]) -> int:
@@ -212,7 +247,10 @@ _COUNTS = """
 def check_store(store: Store, report: Report = _report_nothing) -> list[str]:
     database = store.database
     try:
-        orphans = ((problem, database.rows(f"SELECT COUNT(*) {query}")[0][0]) for problem, query in _ORPHANS.items())
+        orphans = (
+            (problem, database.rows(f"SELECT COUNT(*) {query}")[0][0])
+            for problem, query in _ORPHANS.items()
+        )
         return [
             *database.integrity_problems(),
             *(f"{problem}: {count:,}" for problem, count in orphans if count),
@@ -227,7 +265,9 @@ def _wrong_counts(database: Database) -> Iterator[str]:
     for run, trials, *counts in database.stream(_COUNTS):
         results, progress = counts[:3], [int(each) for each in counts[3:]]
         if results != progress:
-            both = " and ".join(f"{p} passed, {f} failed, {e} errored" for p, f, e in (progress, results))
+            both = " and ".join(
+                f"{p} passed, {f} failed, {e} errored" for p, f, e in (progress, results)
+            )
             yield f"{run}: the counts do not match the results: {both}"
         if sum(results) > trials:
             yield f"{run}: {sum(results):,} results for {trials:,} trials"
@@ -272,7 +312,11 @@ class Pruned:
 
 
 def choose_runs(
-    store: Store, skill: str | None = None, *, older_than: timedelta | None = None, keep: int | None = None
+    store: Store,
+    skill: str | None = None,
+    *,
+    older_than: timedelta | None = None,
+    keep: int | None = None,
 ) -> list[Run]:
     """Those older than this and not among the latest so many of their skill."""
     latest = datetime.now(UTC) - (older_than or timedelta())

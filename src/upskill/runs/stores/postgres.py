@@ -27,7 +27,8 @@ try:
     from psycopg import conninfo, errors, pq
 except ImportError as error:
     raise UsageError(
-        "a postgresql:// store needs psycopg, which is not installed", f"Run `{add_extra('postgres')}`."
+        "a postgresql:// store needs psycopg, which is not installed",
+        f"Run `{add_extra('postgres')}`.",
     ) from error
 
 T = TypeVar("T")
@@ -52,7 +53,14 @@ _PASSING = (
     errors.IdleInTransactionSessionTimeout,
 )
 # The same of one that cannot be connected to, where there is no code.
-_SOON = ("starting up", "not yet accepting", "recovery mode", "shutting down", "too many clients", "connection slots")
+_SOON = (
+    "starting up",
+    "not yet accepting",
+    "recovery mode",
+    "shutting down",
+    "too many clients",
+    "connection slots",
+)
 
 logger = logging.getLogger(__name__)
 
@@ -84,19 +92,26 @@ class PostgresDatabase(Database):
                 self.exists = self._prepare(db, create=create)
         except psycopg.Error as error:
             hint = f"upskill needs its own schema. Its owner can create it: CREATE SCHEMA {self.schema} AUTHORIZATION …"
-            is_denied = isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction)
-            raise UsageError(self._message("cannot be used as a store", error), hint if is_denied else "") from None
+            is_denied = isinstance(
+                error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction
+            )
+            raise UsageError(
+                self._message("cannot be used as a store", error), hint if is_denied else ""
+            ) from None
         self._put(db)
 
     def _prepare(self, db: Connection, *, create: bool) -> bool:
         """False if there is no store and `create` is false."""
         if db.info.server_version < MIN_SERVER:
             raise UsageError(
-                f"{self.location}: the server is older than PostgreSQL {MIN_SERVER // 10000}", "Upgrade the server."
+                f"{self.location}: the server is older than PostgreSQL {MIN_SERVER // 10000}",
+                "Upgrade the server.",
             )
         if (encoding := db.info.parameter_status("server_encoding")) != "UTF8":
             hint = "Create one with UTF8: createdb --encoding UTF8 --template template0 NAME."
-            raise UsageError(f"{self.location}: the database encoding is {encoding}, not UTF8", hint)
+            raise UsageError(
+                f"{self.location}: the database encoding is {encoding}, not UTF8", hint
+            )
         if not create and not _version(db, self.schema):
             return False
         _migrate(db, self.schema, str(self.location))
@@ -185,7 +200,9 @@ class PostgresDatabase(Database):
             time.sleep(pause)
             pause = min(max(2 * pause, 0.05), MAX_PAUSE)
 
-    def _failure(self, activity: str, error: psycopg.Error, *, opening: bool = False) -> StoreError | UsageError:
+    def _failure(
+        self, activity: str, error: psycopg.Error, *, opening: bool = False
+    ) -> StoreError | UsageError:
         message = self._message(activity, error)
         if opening:
             return UsageError(message, _connection_hint(str(error)))
@@ -196,8 +213,14 @@ class PostgresDatabase(Database):
 
     def _message(self, activity: str, error: psycopg.Error) -> str:
         """In one line and without a password."""
-        text = re.sub(r"\s+", " ", (error.diag.message_primary or str(error)).partition("\n")[0]).strip()
-        secrets = (self._parameters.get("password"), self._parameters.get("sslpassword"), os.environ.get("PGPASSWORD"))
+        text = re.sub(
+            r"\s+", " ", (error.diag.message_primary or str(error)).partition("\n")[0]
+        ).strip()
+        secrets = (
+            self._parameters.get("password"),
+            self._parameters.get("sslpassword"),
+            os.environ.get("PGPASSWORD"),
+        )
         for secret in filter(None, secrets):
             text = text.replace(str(secret), "***")
         return f"{self.location}: {activity}: {text}"
@@ -252,7 +275,9 @@ class PostgresDatabase(Database):
                     self._renew_claims()
                     self._has_reconnected = False
                 db.execute("BEGIN")
-                db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(self.schema, "transaction"),))
+                db.execute(
+                    "SELECT pg_advisory_xact_lock(%s)", (_lock_number(self.schema, "transaction"),)
+                )
             return db
 
         db = self._retry("cannot be written", begin)
@@ -314,7 +339,9 @@ class PostgresDatabase(Database):
                 db.close()
                 self._claims[run] = self._connect()
                 if not self._try_claim(self._claims[run], run):
-                    self._claims[run].close()  # and so it is asked for again before anything is written
+                    self._claims[
+                        run
+                    ].close()  # and so it is asked for again before anything is written
                     raise StoreError(
                         f"{self.location}: another process took over the run while the connection was lost",
                         "Wait for it, then run the same command again.",
@@ -352,7 +379,9 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     schema = next((value for name, value in pairs if name == "schema"), DEFAULT_SCHEMA)
     if not re.fullmatch(r"[A-Za-z_][\w$]{0,62}", schema, re.ASCII):
-        raise UsageError(f"{schema!r} is not a valid schema name", "Use letters, digits and underscores.")
+        raise UsageError(
+            f"{schema!r} is not a valid schema name", "Use letters, digits and underscores."
+        )
     others = urlencode([pair for pair in pairs if pair[0] != "schema"])
     safe_url = without_password(url)
     try:
@@ -364,8 +393,16 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
             f"{safe_url}: not a PostgreSQL URL",
             "Use postgresql://USER:PASSWORD@HOST:PORT/DATABASE. In a password, write @ / : ? # as %40 %2F %3A %3F %23.",
         ) from None
-    usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}
-    return {**usual, **{name: value for name, value in parameters.items() if value is not None}}, schema
+    usual = {
+        "application_name": "upskill",
+        "connect_timeout": 10,
+        "keepalives_idle": 30,
+        "client_encoding": "UTF8",
+    }
+    return {
+        **usual,
+        **{name: value for name, value in parameters.items() if value is not None},
+    }, schema
 
 
 # Errors.
@@ -375,7 +412,9 @@ def _is_passing(error: psycopg.Error, *, opening: bool = False) -> bool:
     if isinstance(error, _PASSING):
         return True
     is_starting = any(phrase in str(error) for phrase in _SOON)
-    is_lost = error.sqlstate is None or error.sqlstate.startswith("08")  # the server said nothing at all
+    is_lost = error.sqlstate is None or error.sqlstate.startswith(
+        "08"
+    )  # the server said nothing at all
     return is_starting or (not opening and isinstance(error, psycopg.OperationalError) and is_lost)
 
 
@@ -392,7 +431,9 @@ def _connection_hint(message: str) -> str:
 
 def _lock_number(schema: str, purpose: str) -> int:
     """The number of an advisory lock: they belong to a database, which may hold several stores."""
-    return int.from_bytes(hashlib.sha256(f"upskill {schema} {purpose}".encode()).digest()[:8], signed=True)
+    return int.from_bytes(
+        hashlib.sha256(f"upskill {schema} {purpose}".encode()).digest()[:8], signed=True
+    )
 
 
 def _version(db: Connection, schema: str) -> int:
@@ -410,17 +451,22 @@ def _migrate(db: Connection, schema: str, location: str) -> None:
     if version < VERSION:
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema, "migrations"),))
-            version = _version(db, schema)  # again: another process may have migrated it in the meantime
+            version = _version(
+                db, schema
+            )  # again: another process may have migrated it in the meantime
             if not version:
                 db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
-                db.execute("CREATE TABLE version (version integer PRIMARY KEY, migrated timestamptz DEFAULT now())")
+                db.execute(
+                    "CREATE TABLE version (version integer PRIMARY KEY, migrated timestamptz DEFAULT now())"
+                )
             if version < VERSION:
                 for statement in postgres_additions() if version else postgres_schema():
                     db.execute(statement.encode())
                 db.execute("INSERT INTO version (version) VALUES (%s)", (VERSION,))
     if version > VERSION:
         raise UsageError(
-            f"{location}: written by a newer version of upskill", "Upgrade upskill, or use another --store."
+            f"{location}: written by a newer version of upskill",
+            "Upgrade upskill, or use another --store.",
         )
 
 
@@ -438,7 +484,9 @@ _ESCAPE = "\x1a"
 
 def _escape_zeros(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(
-        value.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0") if isinstance(value, str) else value
+        value.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0")
+        if isinstance(value, str)
+        else value
         for value in values
     )
 
@@ -446,7 +494,9 @@ def _escape_zeros(values: Iterable[Any]) -> tuple[Any, ...]:
 def _unescape_rows(rows: list[Any]) -> list[Any]:
     return [
         tuple(
-            value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE) if isinstance(value, str) else value
+            value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
+            if isinstance(value, str)
+            else value
             for value in row
         )
         for row in rows

@@ -191,7 +191,9 @@ def result_from_row(row: Mapping[str, Any]) -> Result:
     trace = None
     if (stored := detail.get("trace")) is not None:
         steps = tuple(Step(**step) for step in stored["steps"])
-        optional = {name: stored[name] for name in ("agent", "turns", "stop_details") if name in stored}
+        optional = {
+            name: stored[name] for name in ("agent", "turns", "stop_details") if name in stored
+        }
         trace = Trace(steps, usage, stored["stop"], stored["model"], **optional)
     return Result(
         Trial(row["model"], row["case_id"], row["arm"], row["seed"]),
@@ -218,7 +220,8 @@ def _detail(result: Result) -> dict[str, Any]:
         "usage": result.usage,
         "judging": result.judging,
         "judgements": [
-            [item.check, item.passed, item.reason, *(() if item.decides else (False,))] for item in result.findings
+            [item.check, item.passed, item.reason, *(() if item.decides else (False,))]
+            for item in result.findings
         ],
     }
     if result.asked:
@@ -234,7 +237,9 @@ def _detail(result: Result) -> dict[str, Any]:
             "stop": result.trace.stop,
             "model": result.trace.model,
             "turns": result.trace.turns,
-            **({"agent": result.trace.agent} if result.trace.agent else {}),  # a program, with its version
+            **(
+                {"agent": result.trace.agent} if result.trace.agent else {}
+            ),  # a program, with its version
             **({"stop_details": result.trace.stop_details} if result.trace.stop_details else {}),
             "steps": [_step_to_dict(step) for step in result.trace.steps],
         }
@@ -253,7 +258,10 @@ def _step_to_dict(step: Step) -> dict[str, Any]:
 def files_to_json(files: Iterable[SkillFile]) -> str:
     rows: list[dict[str, Any]] = []
     for file in files:
-        row: dict[str, Any] = {"path": file.path, **({"executable": True} if file.executable else {})}
+        row: dict[str, Any] = {
+            "path": file.path,
+            **({"executable": True} if file.executable else {}),
+        }
         try:
             row |= {"link": file.link} if file.link else {"text": file.data.decode()}
         except UnicodeDecodeError:

@@ -32,7 +32,9 @@ FILE = "upskill.db"
 LOCK_SECONDS = 120.0  # to wait for another process that holds the file
 CLAIM_ATTEMPTS = 3
 MAX_CHECKED = 200_000_000  # bytes; of a larger file, damage is noticed where it is read
-DISK_FULL_HINT = "Free some disk space, then run the same command again: it resumes from what was saved."
+DISK_FULL_HINT = (
+    "Free some disk space, then run the same command again: it resumes from what was saved."
+)
 
 
 def open_sqlite(address: str | None, *, create: bool) -> Database | None:
@@ -66,11 +68,16 @@ class SqliteDatabase(Database):
                 files = (each for each in self.path.parents if each.is_file())
                 message = f"{next(files, self.path.parent)}: not a folder"
             raise UsageError(message, "Choose another folder with --store.") from error
-        self._absolute_path = self.path.absolute() if self.path else None  # the working directory may become another
+        self._absolute_path = (
+            self.path.absolute() if self.path else None
+        )  # the working directory may become another
         self._file_identity = _file_identity(self._absolute_path) if self._is_file else None
         self._lock = threading.Lock()  # held while writing
         self._read_lock = threading.Lock() if self._is_file else self._lock
-        super().__init__(str(self.path) if self.path else None, str(self.path.parent.resolve()) if self.path else None)
+        super().__init__(
+            str(self.path) if self.path else None,
+            str(self.path.parent.resolve()) if self.path else None,
+        )
 
     # Connections.
 
@@ -78,7 +85,9 @@ class SqliteDatabase(Database):
         try:
             return self._connect()
         except sqlite3.OperationalError as error:
-            is_read_only = any(phrase in str(error) for phrase in ("readonly", "unable to open", "read-only"))
+            is_read_only = any(
+                phrase in str(error) for phrase in ("readonly", "unable to open", "read-only")
+            )
             if not may_be_read_only or not is_read_only:
                 raise
         # With the log that a writer left beside it, SQLite can read it as it is; without one, as a file that stays so.
@@ -96,7 +105,10 @@ class SqliteDatabase(Database):
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(
-            self.path or ":memory:", timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None
+            self.path or ":memory:",
+            timeout=LOCK_SECONDS,
+            check_same_thread=False,
+            isolation_level=None,
         )
         try:
             _switch_to_wal(db)
@@ -143,7 +155,9 @@ class SqliteDatabase(Database):
     def stream(self, query: str, *values: Any) -> Iterator[Any]:
         """A file gets its own connection: an unfinished query on a shared one would show everyone else the past."""
         with self._reading():
-            db, lock = (self._connect(), threading.Lock()) if self._is_file else (self._db, self._lock)
+            db, lock = (
+                (self._connect(), threading.Lock()) if self._is_file else (self._db, self._lock)
+            )
             try:
                 with lock:
                     cursor = db.execute(query, values)
@@ -158,7 +172,10 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _reading(self) -> Generator[None]:
-        if self._file_identity is not None and _file_identity(self._absolute_path) != self._file_identity:
+        if (
+            self._file_identity is not None
+            and _file_identity(self._absolute_path) != self._file_identity
+        ):
             raise StoreError(
                 f"{self.path}: the store was deleted, moved or replaced",
                 "This happened while it was open. Put it back, or start again.",
@@ -189,7 +206,9 @@ class SqliteDatabase(Database):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     attempts += 1
-                    if attempts < CLAIM_ATTEMPTS:  # somebody may be in `is_claimed`, and that takes no time
+                    if (
+                        attempts < CLAIM_ATTEMPTS
+                    ):  # somebody may be in `is_claimed`, and that takes no time
                         time.sleep(0.02)
                         continue
                     yield False
@@ -235,9 +254,12 @@ def migrate(db: sqlite3.Connection, location: str) -> None:
         version = _version(db)  # again: another process may have migrated it in the meantime
         if version > VERSION:
             raise UsageError(
-                f"{location}: written by a newer version of upskill", "Upgrade upskill, or use another --store."
+                f"{location}: written by a newer version of upskill",
+                "Upgrade upskill, or use another --store.",
             )
-        for index in db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall():
+        for index in db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+        ).fetchall():
             db.execute(f"DROP INDEX {index[0]}")
         _add_missing_columns(db)
         if version < 6:
@@ -284,11 +306,17 @@ def _fill_causes(db: sqlite3.Connection) -> None:
 
 
 def _start_counting(db: sqlite3.Connection) -> None:
-    db.execute("INSERT INTO revisions SELECT 0, COUNT(*) FROM runs UNION ALL SELECT number, number FROM runs")
+    db.execute(
+        "INSERT INTO revisions SELECT 0, COUNT(*) FROM runs UNION ALL SELECT number, number FROM runs"
+    )
     for statement in sqlite_triggers():
         db.execute(statement)
-    totals = ", ".join(f"SUM({expression.format(row='results')})" for expression in COUNTED.values())
-    db.execute(f"INSERT INTO progress SELECT run, model, arm, {totals} FROM results GROUP BY run, model, arm")  # noqa: S608
+    totals = ", ".join(
+        f"SUM({expression.format(row='results')})" for expression in COUNTED.values()
+    )
+    db.execute(
+        f"INSERT INTO progress SELECT run, model, arm, {totals} FROM results GROUP BY run, model, arm"  # noqa: S608
+    )
 
 
 def _version(db: sqlite3.Connection) -> int:
@@ -334,4 +362,6 @@ def _file_identity(path: Path | None) -> tuple[int, int] | None:
 
 
 def _damaged(path: Path | None, message: str) -> StoreError:
-    return StoreError(f"{path}: {message}", "The file may be damaged; move it elsewhere to start over.")
+    return StoreError(
+        f"{path}: {message}", "The file may be damaged; move it elsewhere to start over."
+    )

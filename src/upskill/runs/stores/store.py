@@ -59,8 +59,29 @@ _SPENDERS = (
 )
 # All are in the index `results_for_reports`, so that no trace is read.
 _OUTCOME_COLUMNS = (
-    *("model", "case_id", "arm", "seed", "passed", "input_tokens", "output_tokens", "cost_usd", "cached_tokens"),
-    *("seconds", "checks_passed", "checks", "activated", "turns", "calls", "tool_errors", "leak", "bug", "cause"),
+    *(
+        "model",
+        "case_id",
+        "arm",
+        "seed",
+        "passed",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+        "cached_tokens",
+    ),
+    *(
+        "seconds",
+        "checks_passed",
+        "checks",
+        "activated",
+        "turns",
+        "calls",
+        "tool_errors",
+        "leak",
+        "bug",
+        "cause",
+    ),
     *("snapshot", "answer", "redraws"),
 )
 _TRIAL_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
@@ -137,7 +158,9 @@ class Store:
         plan = replace(run.plan, **settings)
         if plan == run.plan:
             return run
-        self.database.execute("UPDATE runs SET plan = ? WHERE number = ?", to_json(plan.to_dict()), run.number)
+        self.database.execute(
+            "UPDATE runs SET plan = ? WHERE number = ?", to_json(plan.to_dict()), run.number
+        )
         return self.run(run.id)
 
     def run(self, name: str) -> Run:
@@ -147,31 +170,52 @@ class Store:
             numbers = rows(f"SELECT number FROM runs WHERE {_WHOLE} ORDER BY number DESC LIMIT 1")  # noqa: S608
         else:
             numbers = rows("SELECT number FROM runs WHERE id = ?", name) or rows(
-                "SELECT number FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number", len(name), name
+                "SELECT number FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number",
+                len(name),
+                name,
             )
         if len(numbers) != 1:
             known = [row[0] for row in rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
             where = self.location or "the store in memory"
             if not known or name == "last":
                 raise UsageError(f"{where}: no runs yet", "Run `upskill eval SKILL` first.")
-            problem = f"{len(numbers)} runs start with {name!r}" if numbers else f"no run named {name!r}"
-            raise UsageError(f"{where}: {problem}", did_you_mean(name, known, otherwise="`upskill runs` lists them."))
+            problem = (
+                f"{len(numbers)} runs start with {name!r}" if numbers else f"no run named {name!r}"
+            )
+            raise UsageError(
+                f"{where}: {problem}",
+                did_you_mean(name, known, otherwise="`upskill runs` lists them."),
+            )
         return _read_run(rows(_runs_query("number = ?"), numbers[0][0])[0])
 
-    def runs(self, skill: str | None = None, *, newest_first: bool = False, whole: bool = False) -> Iterator[Run]:
+    def runs(
+        self, skill: str | None = None, *, newest_first: bool = False, whole: bool = False
+    ) -> Iterator[Run]:
         """`whole`: without the parts of experiments."""
         where, values = ("TRUE", ()) if skill is None else ("skill = ?", (skill,))
-        query = _runs_query(f"{where} AND {_WHOLE}" if whole else where, "DESC" if newest_first else "ASC")
+        query = _runs_query(
+            f"{where} AND {_WHOLE}" if whole else where, "DESC" if newest_first else "ASC"
+        )
         return map(_read_run, self.database.stream(query, *values))
 
     def is_part(self, run: Run) -> bool:
         """Whether it is one of the dozens of runs in an experiment, and was never reported."""
-        return not self.database.rows(f"SELECT 1 FROM runs WHERE number = ? AND {_WHOLE}", run.number)  # noqa: S608
+        return not self.database.rows(
+            f"SELECT 1 FROM runs WHERE number = ? AND {_WHOLE}",  # noqa: S608
+            run.number,
+        )
 
     def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
         """Newest first; `before`: only those before the run with this number."""
-        where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
-        return [*map(_read_run, self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count))]
+        where = (
+            "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
+        )
+        return [
+            *map(
+                _read_run,
+                self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count),
+            )
+        ]
 
     def unreported_runs(self, but: Run, until: str) -> Iterator[Run]:
         """Those begun until then of which some trials have a score and no verdict was shown."""
@@ -186,7 +230,9 @@ class Store:
             (SELECT COUNT(*) AS count, MAX(number) AS latest FROM runs WHERE {_WHOLE} GROUP BY skill) AS by_skill
             ON number = latest
         """  # noqa: S608 - only fixed words
-        return {skill: (count, latest) for skill, count, latest in sorted(self.database.rows(query))}
+        return {
+            skill: (count, latest) for skill, count, latest in sorted(self.database.rows(query))
+        }
 
     def count_runs(self) -> int:
         return self.database.rows("SELECT COUNT(*) FROM runs")[0][0]
@@ -213,7 +259,9 @@ class Store:
     def progress(self, run: Run) -> list[Progress]:
         query = "SELECT model, arm, passed, failed, errored, tokens, cost_usd, unpriced FROM progress WHERE run = ?"
         rows = self.database.rows(query, run.number)
-        return [Progress(*row, cost_usd=None if unpriced else cost) for *row, cost, unpriced in rows]
+        return [
+            Progress(*row, cost_usd=None if unpriced else cost) for *row, cost, unpriced in rows
+        ]
 
     def count_timed(self, run: Run) -> int:
         """How many results were not instant, so that they show how fast the student is."""
@@ -222,7 +270,9 @@ class Store:
 
     def revision(self, run: Run | None = None) -> int:
         """Grows when anything of this run changes, or of any run."""
-        rows = self.database.rows("SELECT revision FROM revisions WHERE run = ?", run.number if run else 0)
+        rows = self.database.rows(
+            "SELECT revision FROM revisions WHERE run = ?", run.number if run else 0
+        )
         return rows[0][0] if rows else 0
 
     def changed_runs(self, revision: int) -> list[str]:
@@ -240,11 +290,15 @@ class Store:
 
         `draw`: the key that its draws are kept under.
         """
-        if draw and result.redraws and not run.plan.replay:  # a worker may have had no store to keep them in
+        if (
+            draw and result.redraws and not run.plan.replay
+        ):  # a worker may have had no store to keep them in
             self.keep_draws(draw, result.redraws)
         stored = self.database.write(ADD_RESULT, RESULTS.encode(result_to_row(run.number, result)))
         if draw:
-            self.database.write_later(_END_DRAW, (draw, run.number, result.key))  # in the same commit, or in the next
+            self.database.write_later(
+                _END_DRAW, (draw, run.number, result.key)
+            )  # in the same commit, or in the next
         await stored
 
     def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
@@ -310,10 +364,14 @@ class Store:
 
     def scored_under(self, run: Run, keys: Iterable[str]) -> Iterator[Result]:
         for some in chunks(keys):
-            yield from (result for result in self._results_under(run, some) if result.passed is not None)
+            yield from (
+                result for result in self._results_under(run, some) if result.passed is not None
+            )
 
     def _results_under(self, run: Run, keys: Sequence[str]) -> Iterator[Result]:
-        rows = self.database.rows(RESULTS.select(f"run = ? AND key IN ({marks(keys)})"), run.number, *keys)
+        rows = self.database.rows(
+            RESULTS.select(f"run = ? AND key IN ({marks(keys)})"), run.number, *keys
+        )
         return map(result_from_row, RESULTS.decode(rows))
 
     def outcomes(
@@ -324,9 +382,15 @@ class Store:
         if case is not None:
             where, values = f"{where} AND case_id = ?", [*values, case]
         if after and case is not None:
-            where, values = f"{where} AND (model, seed, arm) > (?, ?, ?)", [*values, *_order(after)[1:]]
+            where, values = (
+                f"{where} AND (model, seed, arm) > (?, ?, ?)",
+                [*values, *_order(after)[1:]],
+            )
         elif after:
-            where, values = f"{where} AND (case_id, model, seed, arm) > (?, ?, ?, ?)", [*values, *_order(after)]
+            where, values = (
+                f"{where} AND (case_id, model, seed, arm) > (?, ?, ?, ?)",
+                [*values, *_order(after)],
+            )
         query = f"{RESULTS.select(where, _OUTCOME_COLUMNS)} ORDER BY case_id, model, seed, arm"
         # A page is read at once, as opening a connection for it would take longer.
         rows = self.database.stream(query, *values)
@@ -339,15 +403,23 @@ class Store:
             "SELECT case_id, COUNT(CASE WHEN passed THEN 1 END), COUNT(passed) FROM results"
             " WHERE run = ? AND model = ? AND arm = ? GROUP BY case_id HAVING COUNT(passed) > 0"
         )
-        return {case: (passed, scored) for case, passed, scored in self.database.rows(query, run.number, model, arm)}
+        return {
+            case: (passed, scored)
+            for case, passed, scored in self.database.rows(query, run.number, model, arm)
+        }
 
     def scored(self, run: Run) -> Iterator[Trial]:
-        query = RESULTS.select("run = ? AND passed IS NOT NULL", ["model", "case_id", "arm", "seed"])
+        query = RESULTS.select(
+            "run = ? AND passed IS NOT NULL", ["model", "case_id", "arm", "seed"]
+        )
         return (Trial(*row) for row in self.database.stream(query, run.number))
 
     def count_calls(self, run: Run) -> int:
         """A lower bound: retries are not seen here."""
-        students, judges = "CASE WHEN turns > 1 THEN turns ELSE 1 END", "CASE WHEN judge_tokens > 0 THEN 1 ELSE 0 END"
+        students, judges = (
+            "CASE WHEN turns > 1 THEN turns ELSE 1 END",
+            "CASE WHEN judge_tokens > 0 THEN 1 ELSE 0 END",
+        )
         query = f"SELECT COALESCE(SUM({students} + {judges}), 0) FROM results WHERE run = ?"  # noqa: S608
         return int(self.database.rows(query, run.number)[0][0])
 
@@ -364,7 +436,9 @@ class Store:
                     FROM results WHERE run IN ({marks(runs)}) GROUP BY {trial}
                 ) AS each_trial
             """  # noqa: S608 - only the fixed words above
-            total, dollars, is_unpriced = self.database.rows(query, *(run.number for run in runs))[0]
+            total, dollars, is_unpriced = self.database.rows(query, *(run.number for run in runs))[
+                0
+            ]
             if total:
                 spent[role] = (int(total), None if is_unpriced else float(dollars))
         return spent
@@ -403,7 +477,10 @@ class Store:
             WHERE run = ? AND passed IS NULL AND bug ORDER BY model, case_id, seed, arm
         """  # noqa: S608 - only fixed words
         rows = self.database.stream(query, run.number)
-        return ((Trial(*trial), error, json.loads(detail)["traceback"]) for *trial, error, detail in rows)
+        return (
+            (Trial(*trial), error, json.loads(detail)["traceback"])
+            for *trial, error, detail in rows
+        )
 
     # Feedback of people.
 
@@ -411,11 +488,21 @@ class Store:
         """Replaces an earlier review of the same trial."""
         trial = review.trial
         row = asdict(trial) | {"run": run.number, "case_id": trial.case}
-        row |= {"verdict": review.verdict, "note": review.note, "created": review.created or timestamp()}
-        self.database.execute(FEEDBACK.upsert(["verdict", "note", "created"]), *FEEDBACK.encode(row))
+        row |= {
+            "verdict": review.verdict,
+            "note": review.note,
+            "created": review.created or timestamp(),
+        }
+        self.database.execute(
+            FEEDBACK.upsert(["verdict", "note", "created"]), *FEEDBACK.encode(row)
+        )
 
     def remove_review(self, run: Run, trial: Trial) -> None:
-        self.database.execute(f"DELETE FROM feedback WHERE {_ONE_TRIAL}", run.number, *_order(trial))  # noqa: S608
+        self.database.execute(
+            f"DELETE FROM feedback WHERE {_ONE_TRIAL}",  # noqa: S608
+            run.number,
+            *_order(trial),
+        )
 
     def reviews(self, run: Run) -> list[Review]:
         query = (
@@ -428,7 +515,9 @@ class Store:
 
     def add_look(self, look: Look) -> Look:
         """A look that is stored already stays as it is, but for its verdict, and is returned."""
-        self.database.execute(LOOKS.upsert(["verdict"]), *LOOKS.encode(asdict(look) | {"draws": look.hashes}))
+        self.database.execute(
+            LOOKS.upsert(["verdict"]), *LOOKS.encode(asdict(look) | {"draws": look.hashes})
+        )
         where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
         return self._looks(where, *look.identity)[0]
 
@@ -454,7 +543,14 @@ class Store:
         return rows[0][0] if rows else None
 
     async def add_reply(
-        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
+        self,
+        key: str,
+        model: str,
+        reply: str,
+        role: str = "",
+        request: str = "",
+        *,
+        wait: bool = True,
     ) -> None:
         """Durable when it returns; with `wait=False`, with the next write that somebody waits for."""
         row = {"key": key, "model": model, "reply": reply, "created": timestamp()}
@@ -505,13 +601,17 @@ class Store:
 
     def begin_batch(self, run: str, model: str, url: str, keys: Iterable[str]) -> Batch:
         """Record that these requests are about to be submitted, so that a crash afterwards loses nothing."""
-        batch = Batch(token=uuid4().hex, model=model, url=url, id="", submitted=timestamp(), keys=tuple(keys))
+        batch = Batch(
+            token=uuid4().hex, model=model, url=url, id="", submitted=timestamp(), keys=tuple(keys)
+        )
         row = {**asdict(batch), "run": run, "state": "submitting"}
         self.database.execute(BATCHES.insert(), *BATCHES.encode(row))
         return batch
 
     def confirm_batch(self, batch: Batch, provider_id: str) -> Batch:
-        self.database.execute("UPDATE batches SET id = ?, state = 'open' WHERE token = ?", provider_id, batch.token)
+        self.database.execute(
+            "UPDATE batches SET id = ?, state = 'open' WHERE token = ?", provider_id, batch.token
+        )
         return replace(batch, id=provider_id)
 
     def settle_batch(self, batch: Batch, keys: Iterable[str] | None = None) -> None:
@@ -520,9 +620,16 @@ class Store:
 
         def settle(db: Transaction) -> None:
             row = db.execute("SELECT keys FROM batches WHERE token = ?", (batch.token,)).fetchone()
-            left = [key for key in json.loads(row[0]) if settled is not None and key not in settled] if row else []
+            left = (
+                [key for key in json.loads(row[0]) if settled is not None and key not in settled]
+                if row
+                else []
+            )
             state = ", state = 'ended'" if not left else ""
-            db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (to_json(left), batch.token))  # noqa: S608
+            db.execute(
+                f"UPDATE batches SET keys = ?{state} WHERE token = ?",  # noqa: S608
+                (to_json(left), batch.token),
+            )
 
         self.database.transact(settle)
 
@@ -549,7 +656,9 @@ class Store:
             "note": note,
             "verdict": verdict,
         }
-        self.database.execute(CANDIDATES.upsert(["accepted", "note", "verdict"]), *CANDIDATES.encode(row))
+        self.database.execute(
+            CANDIDATES.upsert(["accepted", "note", "verdict"]), *CANDIDATES.encode(row)
+        )
         query = CANDIDATES.select("search = ? AND fingerprint = ?")
         (stored,) = CANDIDATES.decode(self.database.rows(query, search, skill.visible_hash))
         return Candidate(**stored)
@@ -559,7 +668,11 @@ class Store:
         return (Candidate(**row) for row in CANDIDATES.decode(rows))
 
     def skills_with_candidates(self) -> dict[str, int]:
-        return dict(self.database.rows("SELECT skill, count(*) FROM candidates GROUP BY skill ORDER BY skill"))
+        return dict(
+            self.database.rows(
+                "SELECT skill, count(*) FROM candidates GROUP BY skill ORDER BY skill"
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,7 +723,9 @@ def _runs_query(where: str, order: str = "ASC", having: str = "TRUE") -> str:
 
 def _read_run(row: tuple[Any, ...]) -> Run:
     *first, plan, passed, failed, errored = row
-    return Run(*first, plan=_read_plan(plan), passed=int(passed), failed=int(failed), errored=int(errored))
+    return Run(
+        *first, plan=_read_plan(plan), passed=int(passed), failed=int(failed), errored=int(errored)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -621,7 +736,9 @@ def _read_plan(text: str) -> StoredPlan:
 
 def _read_outcome(row: dict[str, Any]) -> Outcome:
     for name in ("model", "case_id", "arm", "cause", "snapshot"):
-        row[name] = intern(row[name])  # the same few texts again and again: a million outcomes share them
+        row[name] = intern(
+            row[name]
+        )  # the same few texts again and again: a million outcomes share them
     return Outcome(case=row.pop("case_id"), leaked=bool(row.pop("leak")), **row)
 
 

@@ -44,7 +44,10 @@ def to_json(value: object) -> str:
 
 
 _ENCODERS: dict[Kind, Callable[[Any], Any]] = {"text": escape_surrogates, "json": to_json}
-_DECODERS: dict[Kind, Callable[[Any], Any]] = {"boolean": bool, "json": json.loads}  # SQLite has no booleans
+_DECODERS: dict[Kind, Callable[[Any], Any]] = {
+    "boolean": bool,
+    "json": json.loads,
+}  # SQLite has no booleans
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,9 @@ class Table:
     def upsert(self, changes: Sequence[str] = (), only_if: str = "") -> str:
         """Insert a row. Where there is one with the same key, change these columns of it, or leave it as it is."""
         updates = ", ".join(f"{name} = excluded.{name}" for name in changes)
-        action = f"DO UPDATE SET {updates} {only_if and f'WHERE {only_if}'}" if changes else "DO NOTHING"
+        action = (
+            f"DO UPDATE SET {updates} {only_if and f'WHERE {only_if}'}" if changes else "DO NOTHING"
+        )
         return f"{self.insert()} ON CONFLICT ({', '.join(self.unique or self.key)}) {action}"
 
     # Rows.
@@ -113,7 +118,9 @@ class Table:
             for value in (row[column.name],)
         )
 
-    def decode(self, rows: Iterable[Sequence[Any]], columns: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    def decode(
+        self, rows: Iterable[Sequence[Any]], columns: Sequence[str] = ()
+    ) -> Iterator[dict[str, Any]]:
         kinds: dict[str, Kind] = {column.name: column.kind for column in self.columns}
         decoders = [(name, _DECODERS.get(kinds[name])) for name in columns or kinds]
         for row in rows:
@@ -167,9 +174,13 @@ RESULTS = Table(
         Column("bug", "boolean", default="FALSE"),  # a bug in upskill ended it
         Column("snapshot", default="''"),  # the name that the provider answered under
         Column("cause", default="''"),  # what a student did instead of answering
-        Column("earlier_tokens", "integer", default="0"),  # of errored tries, on top of the one that is kept
+        Column(
+            "earlier_tokens", "integer", default="0"
+        ),  # of errored tries, on top of the one that is kept
         Column("earlier_cost_usd", "real", nullable=True, default="0"),
-        Column("answer", "integer", default="0"),  # a hash of all that the student did; 0: not known
+        Column(
+            "answer", "integer", default="0"
+        ),  # a hash of all that the student did; 0: not known
         Column("redraws", "integer", default="0"),  # failed draws; `detail` has the reasons
     ),
     key=("run", "key"),
@@ -192,7 +203,9 @@ REPLIES = Table(
     (
         *_texts("key", "model", "reply", "created"),
         Column("role", nullable=True),  # null: the student
-        Column("request", nullable=True),  # null for students, whose trials say what they were asked
+        Column(
+            "request", nullable=True
+        ),  # null for students, whose trials say what they were asked
     ),
     key=("key",),
 )
@@ -200,7 +213,9 @@ REPLIES = Table(
 DRAWS = Table("draws", (Column("key"), Column("reasons", "json")), key=("key",))
 # What may be under way: a row of a run that nobody works on was cut off.
 OPEN_DRAWS = Table(
-    "open_draws", (Column("key"), Column("run", "integer"), Column("trial")), key=("key", "run", "trial")
+    "open_draws",
+    (Column("key"), Column("run", "integer"), Column("trial")),
+    key=("key", "run", "trial"),
 )
 BATCHES = Table(
     "batches",
@@ -265,7 +280,9 @@ SUMMARIES = Table(
     key=("run",),
 )
 # The number of the latest change of each run, and of all (run 0): whoever has seen that number has seen everything.
-REVISIONS = Table("revisions", (Column("run", "integer"), Column("revision", "integer")), key=("run",))
+REVISIONS = Table(
+    "revisions", (Column("run", "integer"), Column("revision", "integer")), key=("run",)
+)
 # How far each run has come, kept up to date by triggers: counting the results of a large run takes a second.
 PROGRESS = Table(
     "progress",
@@ -282,7 +299,19 @@ PROGRESS = Table(
     key=("run", "model", "arm"),
 )
 VERSION = 18
-TABLES = (RUNS, RESULTS, REPLIES, DRAWS, OPEN_DRAWS, BATCHES, CANDIDATES, LOOKS, FEEDBACK, SUMMARIES, REVISIONS)
+TABLES = (
+    RUNS,
+    RESULTS,
+    REPLIES,
+    DRAWS,
+    OPEN_DRAWS,
+    BATCHES,
+    CANDIDATES,
+    LOOKS,
+    FEEDBACK,
+    SUMMARIES,
+    REVISIONS,
+)
 
 # By column of `progress`: what a row of `results` adds to it.
 COUNTED = {
@@ -320,10 +349,15 @@ def sqlite_indexes() -> Iterator[str]:
 
 def sqlite_triggers() -> Iterator[str]:
     def change(row: str, sign: str) -> str:
-        sums = ", ".join(f"{column} = {column} {sign} ({term.format(row=row)})" for column, term in COUNTED.items())
+        sums = ", ".join(
+            f"{column} = {column} {sign} ({term.format(row=row)})"
+            for column, term in COUNTED.items()
+        )
         return f"UPDATE progress SET {sums} WHERE run = {row}.run AND model = {row}.model AND arm = {row}.arm;"  # noqa: S608
 
-    def trigger(name: str, event: str, table: str, run: str, work: str = "", condition: str = "") -> str:
+    def trigger(
+        name: str, event: str, table: str, run: str, work: str = "", condition: str = ""
+    ) -> str:
         return f"""
             CREATE TRIGGER {name}_{event.lower()} AFTER {event} ON {table} {condition} BEGIN
                 {work}
@@ -342,9 +376,13 @@ def sqlite_triggers() -> Iterator[str]:
     # With its run, all that was counted goes too.
     run_stays = "WHEN EXISTS (SELECT 1 FROM runs WHERE number = OLD.run)"
     yield trigger("count", "DELETE", "results", "OLD.run", change("OLD", "-"), run_stays)
-    yield trigger("note_runs", "INSERT", "runs", "NEW.number", "INSERT INTO revisions VALUES (NEW.number, 0);")
+    yield trigger(
+        "note_runs", "INSERT", "runs", "NEW.number", "INSERT INTO revisions VALUES (NEW.number, 0);"
+    )
     yield trigger("note_runs", "UPDATE", "runs", "NEW.number")
-    yield trigger("note_runs", "DELETE", "runs", "OLD.number", "DELETE FROM revisions WHERE run = OLD.number;")
+    yield trigger(
+        "note_runs", "DELETE", "runs", "OLD.number", "DELETE FROM revisions WHERE run = OLD.number;"
+    )
     yield trigger("note_looks", "INSERT", "looks", "(SELECT number FROM runs WHERE id = NEW.run)")
     for event, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
         yield trigger("note_feedback", event, "feedback", f"{row}.run")
@@ -356,7 +394,9 @@ def sqlite_triggers() -> Iterator[str]:
 def postgres_additions() -> Iterator[str]:
     """What an older store may lack."""
     for table in TABLES:
-        yield create_table(table, POSTGRES_TYPES).replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+        yield create_table(table, POSTGRES_TYPES).replace(
+            "CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1
+        )
         columns = (column.definition(POSTGRES_TYPES) for column in table.columns)
         yield f"ALTER TABLE {table.name} {', '.join(f'ADD COLUMN IF NOT EXISTS {column}' for column in columns)}"
         for index in table.indexes:
@@ -366,7 +406,9 @@ def postgres_additions() -> Iterator[str]:
 def postgres_schema() -> Iterator[str]:
     for table in TABLES:
         # Room beside rows that change all the time.
-        yield create_table(table, POSTGRES_TYPES) + (" WITH (fillfactor = 50)" if table is REVISIONS else "")
+        yield create_table(table, POSTGRES_TYPES) + (
+            " WITH (fillfactor = 50)" if table is REVISIONS else ""
+        )
         yield from (index.create(table.name) for index in table.indexes)
     yield "INSERT INTO revisions VALUES (0, 0)"
     # Every connection that writes has a row of its own: of one row for all, only one could write at a time.
@@ -378,7 +420,8 @@ def postgres_schema() -> Iterator[str]:
     )
     yield create_table(by_writer, {**POSTGRES_TYPES, "real": "numeric"}) + " WITH (fillfactor = 50)"
     sums = ", ".join(
-        f"sum({name})::{'double precision' if name == 'cost_usd' else 'bigint'} AS {name}" for name in COUNTED
+        f"sum({name})::{'double precision' if name == 'cost_usd' else 'bigint'} AS {name}"
+        for name in COUNTED
     )
     yield (
         f"CREATE VIEW progress AS SELECT run, model, arm, {sums} FROM progress_of_writers"  # noqa: S608
@@ -410,7 +453,9 @@ def postgres_schema() -> Iterator[str]:
         ("feedback", "INSERT OR UPDATE OR DELETE", note_feedback),
     ):
         yield _postgres_function(f"note_{table}() RETURNS trigger", f"{work} RETURN NULL;")
-        yield (f"CREATE TRIGGER note_{table} AFTER {events} ON {table} FOR EACH ROW EXECUTE FUNCTION note_{table}()")
+        yield (
+            f"CREATE TRIGGER note_{table} AFTER {events} ON {table} FOR EACH ROW EXECUTE FUNCTION note_{table}()"
+        )
 
 
 def _postgres_counting() -> Iterator[str]:
@@ -427,7 +472,9 @@ def _postgres_counting() -> Iterator[str]:
         """  # noqa: S608 - only fixed text
 
     for event, tables in (("INSERT", ("NEW",)), ("UPDATE", ("OLD", "NEW")), ("DELETE", ("OLD",))):
-        counting = "".join(add(f"{table.lower()}_rows", "+" if table == "NEW" else "-") for table in tables)
+        counting = "".join(
+            add(f"{table.lower()}_rows", "+" if table == "NEW" else "-") for table in tables
+        )
         name = f"count_{event.lower()}"
         yield _postgres_function(
             f"{name}() RETURNS trigger",

@@ -18,8 +18,15 @@ DESCRIPTION = (
 def skill_files(name: str, path: str, description: str = "") -> dict[str, str]:
     """Files by path below the skill's folder, which people call `path`."""
     description = " ".join(description.split()) or DESCRIPTION
-    names = {"SKILL.md": "SKILL.md", "evals/suite.yaml": "suite.yaml", "evals/eval_queries.json": "eval_queries.json"}
-    filled = {file: _fill(template, name=name, place=path, description=description) for file, template in names.items()}
+    names = {
+        "SKILL.md": "SKILL.md",
+        "evals/suite.yaml": "suite.yaml",
+        "evals/eval_queries.json": "eval_queries.json",
+    }
+    filled = {
+        file: _fill(template, name=name, place=path, description=description)
+        for file, template in names.items()
+    }
     return filled | {f"evals/schemas/{schema}": text for schema, text in schema_files().items()}
 
 
@@ -31,7 +38,9 @@ def schema_files() -> dict[str, str]:
 
 def workflow_file(path: str) -> str:
     requirement, is_found_there = requirement_elsewhere("local")
-    return _fill("workflow.yaml", place=path, requirement=requirement, to_do="" if is_found_there else TO_DO)
+    return _fill(
+        "workflow.yaml", place=path, requirement=requirement, to_do="" if is_found_there else TO_DO
+    )
 
 
 def _fill(template: str, **values: str) -> str:

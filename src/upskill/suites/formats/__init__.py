@@ -30,13 +30,31 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, counted, digest, printable
 from upskill.registry import Registry
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, Folder, decode
-from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, mapping_or_empty, text_of, text_reader
+from upskill.suites.shapes import (
+    LISTS,
+    OurCase,
+    ReadFile,
+    check_path,
+    fit,
+    mapping_or_empty,
+    text_of,
+    text_reader,
+)
 
 MAX_LINES = 8  # of warnings about one file
 MAX_NAMES = 3  # that are listed before an ellipsis
 MAX_ID = 190  # characters: room for a number behind it
-ASSERTS = re.compile(r"(?i)(^|[_.])(assert\w*|graders?|rubrics?|must|reject\w*|forbid\w*|validators?|verifiers?)(_|$)")
-RULE_OUT = {"not_contains", "not_regex", "max_length", "max_turns", "tool_not_called", "skill_activated"}
+ASSERTS = re.compile(
+    r"(?i)(^|[_.])(assert\w*|graders?|rubrics?|must|reject\w*|forbid\w*|validators?|verifiers?)(_|$)"
+)
+RULE_OUT = {
+    "not_contains",
+    "not_regex",
+    "max_length",
+    "max_turns",
+    "tool_not_called",
+    "skill_activated",
+}
 MAX_NAME = 300  # characters of a text that may be the name of a file
 ONLY_ONE_ARM = "both arms get a case's files, but only one arm gets the skill"
 ONLY_TRIGGERS = "only says when the skill should activate; `upskill trigger` measures that"
@@ -103,14 +121,20 @@ class Notes:
         """One note about all fields that upskill ignores; empty without any."""
         if not self.fields:
             return ""
-        names = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in self.fields.most_common())
+        names = ", ".join(
+            f"{name} ({number})" if number > 1 else name
+            for name, number in self.fields.most_common()
+        )
         return printable(f"kept as metadata, not used: {names}")
 
     def warnings(self, where: str) -> Iterator[str]:
         """What to tell a person who uses the file without importing it."""
         if self.metadata:
             yield f"{where}: {self.metadata}"
-        for title, lines in (("left out", list(self.left_out())), ("changed", list(self.changed()))):
+        for title, lines in (
+            ("left out", list(self.left_out())),
+            ("changed", list(self.changed())),
+        ):
             for line in lines[:MAX_LINES]:
                 yield f"{where}: {title}: {line}"
             if len(lines) > MAX_LINES:
@@ -120,7 +144,11 @@ class Notes:
 def grouped(cases: Mapping[str, list[str]]) -> Iterator[str]:
     """One line per message, with the cases that it is about."""
     for what, names in cases.items():
-        yield f"{names[0]}: {what}" if len(names) == 1 else f"{len(names)} cases ({_first_few(names)}): {what}"
+        yield (
+            f"{names[0]}: {what}"
+            if len(names) == 1
+            else f"{len(names)} cases ({_first_few(names)}): {what}"
+        )
 
 
 def _first_few(names: list[str]) -> str:
@@ -153,7 +181,11 @@ class Source:
         """A text, or that of the file it names."""
         text = text_of(value)
         is_name = 0 < len(text) < MAX_NAME and "\n" not in text.strip()
-        data = self.read_file(text.strip().removeprefix("./")) if is_name and self.read_file is not None else None
+        data = (
+            self.read_file(text.strip().removeprefix("./"))
+            if is_name and self.read_file is not None
+            else None
+        )
         try:
             return text if data is None else data.decode()
         except UnicodeDecodeError as error:
@@ -164,14 +196,22 @@ class Source:
         files: dict[str, str] = {}
         for name in names:
             place = f"{folder}{normpath(name)}"
-            found = [path for path in paths.below(place) if path == place or path.startswith(f"{place}/")]
+            found = [
+                path for path in paths.below(place) if path == place or path.startswith(f"{place}/")
+            ]
             if not found:
-                raise UsageError(f"{name!r} is not in the folder of the case", "Put the files there.")
+                raise UsageError(
+                    f"{name!r} is not in the folder of the case", "Put the files there."
+                )
             files |= {path.removeprefix(folder): self.read(path) for path in found}
         return files
 
     def below(self, folder: str) -> list[str]:
-        return self.read_file.below(folder) if isinstance(self.read_file, FilesOfFolders | FilesOfSkill) else []
+        return (
+            self.read_file.below(folder)
+            if isinstance(self.read_file, FilesOfFolders | FilesOfSkill)
+            else []
+        )
 
     def matching(self, pattern: str) -> list[str]:
         pattern = pattern.removeprefix("./")
@@ -192,10 +232,14 @@ class Draft:
     checks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     id: str | int | None = None
     more: dict[str, Any] = field(default_factory=dict[str, Any])  # other fields of ours
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])  # what has no place in a suite of ours
+    metadata: dict[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # what has no place in a suite of ours
     problem: UsageError | None = None  # why it cannot be carried over
     nothing: str = "nothing to check"
-    refused: list[str] = field(default_factory=list[str])  # assertions that no check of ours stands for
+    refused: list[str] = field(
+        default_factory=list[str]
+    )  # assertions that no check of ours stands for
 
     def leave_out(self, what: str, why: str) -> None:
         self.refused.append(f"{what}: {why}")
@@ -213,7 +257,9 @@ class Draft:
     def keep(self, fields: Mapping[str, Any], used: Iterable[str], section: str = "") -> None:
         """Keep what is not used as metadata."""
         rest = {f"{section}{key}": value for key, value in fields.items() if key not in used}
-        self.metadata |= {key: value for key, value in rest.items() if value not in (None, "", [], {})}
+        self.metadata |= {
+            key: value for key, value in rest.items() if value not in (None, "", [], {})
+        }
 
     def note_weights(self, weights: dict[str, Any]) -> None:
         """Kept as metadata where they differ: here every check must hold."""
@@ -230,7 +276,9 @@ class Format:
 
 
 def folder_format(
-    title: str, folders: Callable[[Folder], list[str]], read: Callable[[str, Folder, Draft, Source], None]
+    title: str,
+    folders: Callable[[Folder], list[str]],
+    read: Callable[[str, Folder, Draft, Source], None],
 ) -> Format:
     """The format of a tool that keeps each case in a folder of its own."""
 
@@ -264,7 +312,8 @@ def is_ours(data: object) -> bool:
     cases = [as_mapping(item) for item in items or ()]
     known = set(OurCase.model_fields)
     return bool(cases) and all(
-        case is not None and set(case) <= known and isinstance(case.get("files", {}), dict) for case in cases
+        case is not None and set(case) <= known and isinstance(case.get("files", {}), dict)
+        for case in cases
     )
 
 
@@ -293,7 +342,9 @@ def convert(name: str, source: Source) -> dict[str, Any]:
             continue
         hashes.add(hashed)
         if draft.id is not None and draft.id in ids:
-            case["id"] = next(name for number in count(2) if (name := f"{draft.id}-{number}") not in ids)
+            case["id"] = next(
+                name for number in count(2) if (name := f"{draft.id}-{number}") not in ids
+            )
             notes.change(f"duplicate id {draft.id!r}: a number was added")
         ids.add(str(case.get("id")))
         cases.append(case)
@@ -322,10 +373,18 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
     where = f"{source.where}: {draft.place}"
     if draft.problem:
         error = draft.problem
-        raise error if error.message.startswith(source.where) else UsageError(f"{where}: {error.message}", error.hint)
+        raise (
+            error
+            if error.message.startswith(source.where)
+            else UsageError(f"{where}: {error.message}", error.hint)
+        )
     if not draft.prompt.strip():
         raise UsageError(f"{where}: no prompt", "Add a prompt to send to the student.")
-    nothing = f"none of the assertions can be imported: {draft.refused[0]}" if draft.refused else draft.nothing
+    nothing = (
+        f"none of the assertions can be imported: {draft.refused[0]}"
+        if draft.refused
+        else draft.nothing
+    )
     checks: list[dict[str, Any]] = []
     for check in draft.checks:
         try:
@@ -340,14 +399,19 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
             checks.append(check)
     if not checks:
         raise UsageError(
-            f"{where}: {printable(nothing)}", "Say what a right answer contains, for example `contains: text`."
+            f"{where}: {printable(nothing)}",
+            "Say what a right answer contains, for example `contains: text`.",
         )
     if all(next(iter(check)) in RULE_OUT for check in checks):  # which an empty answer passes
         if draft.refused:
             why = "an empty answer passes the assertions that can be imported"
-            raise UsageError(f"{where}: {why}", "Say what a right answer contains, for example `contains: text`.")
+            raise UsageError(
+                f"{where}: {why}", "Say what a right answer contains, for example `contains: text`."
+            )
         checks.append({"min_length": 1})
-        draft.change("min_length added: the other checks only rule things out, so an empty answer would pass")
+        draft.change(
+            "min_length added: the other checks only rule things out, so an empty answer would pass"
+        )
     case: dict[str, Any] = {"id": draft.id, "prompt": draft.prompt, "checks": checks, **draft.more}
     case["metadata"] = {**mapping_or_empty(draft.more.get("metadata")), **draft.metadata}
     case = {key: value for key, value in case.items() if value not in (None, "", [], {})}
@@ -366,7 +430,9 @@ def _usable_id(value: object) -> str | None:
 
 def place_of(number: int, case: dict[str, Any]) -> str:
     """How messages refer to a case: by number and name."""
-    name = next((case[key] for key in ("id", "name", "case_id", "description") if case.get(key)), None)
+    name = next(
+        (case[key] for key in ("id", "name", "case_id", "description") if case.get(key)), None
+    )
     return f"case {number} ({str(name)[:60]!r})" if isinstance(name, str) else f"case {number}"
 
 

@@ -41,11 +41,24 @@ NAMED_TEXT = re.compile(
 )
 # Where a case asserts nothing: what else says in words how a good answer is, the first that is there.
 BEHAVIOR = (
-    *("expected_behavior", "expected_behaviors", "expected_behaviour", "success_criteria", "acceptance_criteria"),
+    *(
+        "expected_behavior",
+        "expected_behaviors",
+        "expected_behaviour",
+        "success_criteria",
+        "acceptance_criteria",
+    ),
     *("criteria", "evaluation_criteria", "expect", "expected_outcome", "expected_result", "should"),
 )
 OUTPUT = ("expected_output", "expected_outputs", "expected")
-OURS = set(OurCase.model_fields) - {"id", "prompt", "files", "checks", "expected_output", "metadata"}
+OURS = set(OurCase.model_fields) - {
+    "id",
+    "prompt",
+    "files",
+    "checks",
+    "expected_output",
+    "metadata",
+}
 TRIGGERS = ("should_trigger", "shouldTrigger")
 MAX_FILES = 200  # files of a folder that a case names
 
@@ -72,7 +85,17 @@ def _items(data: object) -> list[Any]:
 
 def cases(source: Source) -> Iterator[Draft]:
     mapping = mapping_or_empty(source.data)
-    known = {*LISTS, "skill_name", "skill", "name", "description", "version", "checks", "max_output_tokens", "metadata"}
+    known = {
+        *LISTS,
+        "skill_name",
+        "skill",
+        "name",
+        "description",
+        "version",
+        "checks",
+        "max_output_tokens",
+        "metadata",
+    }
     source.notes.keep(key for key in mapping if key not in known)
     for number, item in enumerate(_items(source.data), start=1):
         yield _read(item, number, source)
@@ -83,7 +106,9 @@ def _read(item: object, number: int, source: Source) -> Draft:
     if case is None:
         problem = UsageError(f"{source.where}: case {number}: expected a case, got {short(item)}")
         return Draft(f"case {number}", source.notes, problem=problem)
-    if "scenarios" in mapping_or_empty(source.data) and (assertions := as_list(case.get("assertions"))):
+    if "scenarios" in mapping_or_empty(source.data) and (
+        assertions := as_list(case.get("assertions"))
+    ):
         case["assertions"] = [_as_validated(assertion) for assertion in assertions]
     draft = Draft(place_of(number, case), source.notes)
     prompt = next((key for key in PROMPTS if isinstance(case.get(key), str)), "")
@@ -97,7 +122,9 @@ def _read(item: object, number: int, source: Source) -> Draft:
         draft.more["metadata"] = draft.metadata.pop("metadata")
     draft.checks += [check for field in ACTING for check in acting_checks(field, case.get(field))]
     if draft.checks:
-        draft.checks += [{"skill_activated": case[key]} for key in ("expect_activation",) if key in case]
+        draft.checks += [
+            {"skill_activated": case[key]} for key in ("expect_activation",) if key in case
+        ]
     if case.get("max_tokens"):
         draft.leave_out("max_tokens", "reported for every run; set a limit with `--require`")
     if not draft.checks and set(TRIGGERS) & set(case):
@@ -110,7 +137,9 @@ def _read(item: object, number: int, source: Source) -> Draft:
         where = f"{source.where}: {draft.place}"
         draft.more["files"] = _files(case.get("files", setup.get("files")), where, source)
         if setup.get("copy_test_files"):  # everything beside the suite
-            beside = [path for path in source.below(".") if path != PurePosixPath(source.where).name]
+            beside = [
+                path for path in source.below(".") if path != PurePosixPath(source.where).name
+            ]
             draft.more["files"] |= {path: source.read(path, where) for path in beside}
     except UsageError as error:
         draft.problem = error
@@ -128,7 +157,9 @@ def _check(case: dict[str, Any], draft: Draft) -> set[str]:
         draft.more["expected_output"] = text_of(case[output])
     for key in ASSERTED:
         _add_statements(case.get(key), draft)
-    draft.checks += [{check: texts} for key, check in TEXTS.items() if (texts := texts_of(case.get(key)))]
+    draft.checks += [
+        {check: texts} for key, check in TEXTS.items() if (texts := texts_of(case.get(key)))
+    ]
     for key in UNCLEAR & set(case):
         draft.leave_out(key, "ambiguous: write `contains` for text or `regex` for patterns")
     used = {*ASSERTED, *TEXTS, *UNCLEAR, "expected_output"}
@@ -140,7 +171,11 @@ def _check(case: dict[str, Any], draft: Draft) -> set[str]:
     if not draft.checks and output:
         expected = case[output]
         texts = as_list(expected)
-        statement = text_of(expected) if texts is None else "The answer has: " + "; ".join(map(text_of, texts))
+        statement = (
+            text_of(expected)
+            if texts is None
+            else "The answer has: " + "; ".join(map(text_of, texts))
+        )
         draft.checks.append({"judge": statement})
         used.add(output)
     if draft.checks and any(case.get(key) for key in ASSERTED):
@@ -153,14 +188,22 @@ def _add_statements(value: object, draft: Draft) -> None:
     mapping = as_mapping(value)
     items = as_list(value)
     if items is None:
-        items = [value] if mapping is None else [mapping] if statement_of(mapping) else list(mapping.values())
+        items = (
+            [value]
+            if mapping is None
+            else [mapping]
+            if statement_of(mapping)
+            else list(mapping.values())
+        )
     for item in items:
         fields = as_mapping(item)
         if fields is None:
             draft.checks += [_stated(text, draft)] if (text := text_of(item).strip()) else []
             continue
         typed = typed_checks(fields)
-        draft.checks += [_stated(check["judge"], draft) if "judge" in check else check for check in typed.checks]
+        draft.checks += [
+            _stated(check["judge"], draft) if "judge" in check else check for check in typed.checks
+        ]
         if typed.refused:
             draft.leave_out(str(fields.get("type", "assertion")), typed.refused)
         for field in typed.unused:

@@ -17,8 +17,13 @@ from upskill.suites.shapes import mapping_or_empty, texts_of
 # Base images, and the program that each is for.
 IMAGES: dict[str, str] = {
     **dict.fromkeys(("ubuntu", "debian", "alpine", "busybox", "bash", "buildpack-deps"), ""),
-    **dict.fromkeys((f"ghcr.io/laude-institute/t-bench/{name}" for name in ("ubuntu-24-04", "python-3-13")), ""),
-    **{name.split()[0]: name.split()[-1] for name in ("python python3", "golang go", "rust cargo", "openjdk javac")},
+    **dict.fromkeys(
+        (f"ghcr.io/laude-institute/t-bench/{name}" for name in ("ubuntu-24-04", "python-3-13")), ""
+    ),
+    **{
+        name.split()[0]: name.split()[-1]
+        for name in ("python python3", "golang go", "rust cargo", "openjdk javac")
+    },
     **{name: name for name in ("node", "gcc", "ruby", "perl", "php")},
 }
 HARMLESS = re.compile(r"(?:(?:(?:mkdir|touch|chmod|true|rm|ln)\b|:)[^|;&]*(?:&&|\|\||;|$)\s*)*")
@@ -37,7 +42,10 @@ cd "$TMPDIR/logs/verifier" && cat reward.* &&
 
 def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     task = mapping_or_empty(source.load(f"{folder}task.toml"))
-    tests = {path.removeprefix(f"{folder}tests/"): source.read(path) for path in paths.below(f"{folder}tests/")}
+    tests = {
+        path.removeprefix(f"{folder}tests/"): source.read(path)
+        for path in paths.below(f"{folder}tests/")
+    }
     script, packages = without_installs(tests.get("test.sh", ""))
     obstacles = [*_obstacles(task, tests, folder, paths)]
     obstacles += (f"its tests run `{line[:120]}`" for line in fetching_lines(script))
@@ -51,35 +59,67 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     if script != tests["test.sh"]:
         draft.change("test.sh: installs nothing; this machine's programs run the tests")
     seconds = mapping_or_empty(task.get("verifier")).get("timeout_sec")
-    timeout = min(float(seconds), 3600.0) if isinstance(seconds, int | float) and seconds > 0 else 600.0
-    command: dict[str, Any] = {"run": RUN.replace("WORKDIR", workdir), "files": tests | {"test.sh": script}}
-    command |= {"timeout": timeout, "needs": sorted(packages & TOOLS), "keeps": sorted(draft.more.get("files", ()))}
+    timeout = (
+        min(float(seconds), 3600.0) if isinstance(seconds, int | float) and seconds > 0 else 600.0
+    )
+    command: dict[str, Any] = {
+        "run": RUN.replace("WORKDIR", workdir),
+        "files": tests | {"test.sh": script},
+    }
+    command |= {
+        "timeout": timeout,
+        "needs": sorted(packages & TOOLS),
+        "keeps": sorted(draft.more.get("files", ())),
+    }
     draft.checks = [{"command": {name: value for name, value in command.items() if value}}]
     draft.metadata = mapping_or_empty(task.get("metadata"))
     draft.more["tags"] = texts_of(draft.metadata.pop("tags", None))
     for name in (tables := ("agent", "environment", "verifier", "solution")):
-        draft.keep(mapping_or_empty(task.get(name)), ("timeout_sec",) if name == "verifier" else (), f"{name}.")
+        draft.keep(
+            mapping_or_empty(task.get(name)),
+            ("timeout_sec",) if name == "verifier" else (),
+            f"{name}.",
+        )
     draft.keep(task, ("version", "schema_version", "metadata", "task", *tables))
 
 
-def _obstacles(task: dict[str, Any], tests: dict[str, str], folder: str, paths: Folder) -> Iterator[str]:
-    environment, verifier = (mapping_or_empty(task.get(name)) for name in ("environment", "verifier"))
+def _obstacles(
+    task: dict[str, Any], tests: dict[str, str], folder: str, paths: Folder
+) -> Iterator[str]:
+    environment, verifier = (
+        mapping_or_empty(task.get(name)) for name in ("environment", "verifier")
+    )
     if "steps" in task:
         yield "it has several steps, but a case has one prompt"
-    yield from (f"it needs {name}" for name in ("mcp_servers", "gpus", "nodes") if environment.get(name))
+    yield from (
+        f"it needs {name}" for name in ("mcp_servers", "gpus", "nodes") if environment.get(name)
+    )
     variables = [*mapping_or_empty(environment.get("env")), *mapping_or_empty(verifier.get("env"))]
     yield from (f"it needs the variable {name}" for name in variables)
-    if f"{folder}environment/Dockerfile" not in paths or f"{folder}environment/docker-compose.yaml" in paths:
+    if (
+        f"{folder}environment/Dockerfile" not in paths
+        or f"{folder}environment/docker-compose.yaml" in paths
+    ):
         yield f"it needs the image {environment.get('docker_image') or 'that its environment describes'}"
-    if "Dockerfile" in tests or verifier.get("environment_mode") == "separate" or verifier.get("environment"):
+    if (
+        "Dockerfile" in tests
+        or verifier.get("environment_mode") == "separate"
+        or verifier.get("environment")
+    ):
         yield "its tests need an image of their own"
     if "test.sh" not in tests or not any("reward." in text for text in tests.values()):
         yield "it has no tests/test.sh that writes a reward"
 
 
-def _build(root: str, paths: Folder, draft: Draft, source: Source, packages: set[str], obstacles: list[str]) -> str:
+def _build(
+    root: str, paths: Folder, draft: Draft, source: Source, packages: set[str], obstacles: list[str]
+) -> str:
     """Fill in the files of the image, and what it needs; returns its working folder."""
-    text = re.sub(r"(?m)^\s*#.*\n?", "", source.read(f"{root}/Dockerfile") if f"{root}/Dockerfile" in paths else "")
+    text = re.sub(
+        r"(?m)^\s*#.*\n?",
+        "",
+        source.read(f"{root}/Dockerfile") if f"{root}/Dockerfile" in paths else "",
+    )
     text, installed = without_installs(text)
     packages |= installed
     workdir, copied, ignored = "/", list[tuple[str, str]](), dict[str, str]()
@@ -87,7 +127,11 @@ def _build(root: str, paths: Folder, draft: Draft, source: Source, packages: set
         word, rest = line[0].upper(), " ".join(line[1:])
         image, copies = rest.partition(" ")[0].partition(":")[0], word in ("COPY", "ADD")
         unusual = copies and rest.startswith(("--", "[", "http"))
-        if unusual or (word == "FROM" and image not in IMAGES) or (word == "RUN" and not HARMLESS.fullmatch(rest)):
+        if (
+            unusual
+            or (word == "FROM" and image not in IMAGES)
+            or (word == "RUN" and not HARMLESS.fullmatch(rest))
+        ):
             obstacles.append(f"it needs `{word} {rest[:120]}`")
         elif word == "FROM":
             packages.add(IMAGES[image])
@@ -99,7 +143,11 @@ def _build(root: str, paths: Folder, draft: Draft, source: Source, packages: set
             ignored["skills"] = "only the skill arm gets a skill"
         elif copies:
             copied += [(name, join(workdir, line[-1])) for name in line[1:-1]]
-    obstacles += [] if re.fullmatch(r"/[\w./-]+", workdir) or not text else ["it names no WORKDIR that can be used"]
+    obstacles += (
+        []
+        if re.fullmatch(r"/[\w./-]+", workdir) or not text
+        else ["it names no WORKDIR that can be used"]
+    )
     inside = [path for path in paths.below(f"{root}/") if path != f"{root}/Dockerfile"]
     for name, target in copied:
         path, into = normpath(f"{root}/{name}"), normpath(target)
@@ -107,7 +155,9 @@ def _build(root: str, paths: Folder, draft: Draft, source: Source, packages: set
         renamed = path in files and into != workdir and not target.endswith("/")
         above = path if any(each.startswith(f"{path}/") for each in files) else dirname(path)
         if not files or not f"{into}/".startswith(f"{workdir}/"):
-            obstacles.append(f"it copies {name} to {target}" + ("" if files else ", but there is no such file"))
+            obstacles.append(
+                f"it copies {name} to {target}" + ("" if files else ", but there is no such file")
+            )
         for each in () if obstacles else files:
             place = relpath(into if renamed else join(into, relpath(each, above)), workdir)
             draft.more.setdefault("files", {})[place] = source.read(each)

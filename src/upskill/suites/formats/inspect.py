@@ -14,7 +14,19 @@ from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import check_expected, mapping_or_empty, messages_text, text_of, texts_of
 from upskill.traces.readers.inspect_logs import samples_of
 
-_USED = {"id", "input", "target", "choices", "files", "metadata", "sandbox", "setup", "epoch", "output", "scores"}
+_USED = {
+    "id",
+    "input",
+    "target",
+    "choices",
+    "files",
+    "metadata",
+    "sandbox",
+    "setup",
+    "epoch",
+    "output",
+    "scores",
+}
 
 
 def recognizes(data: object) -> bool:
@@ -47,7 +59,9 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
     draft = Draft(place_of(number, sample), source.notes, id=sample.get("id"))
     draft.prompt, only_text = messages_text(sample.get("input"))
     if not only_text:
-        draft.problem = UsageError("its input contains an image or another file", "Describe it in words.")
+        draft.problem = UsageError(
+            "its input contains an image or another file", "Describe it in words."
+        )
     choices = texts_of(sample.get("choices") or [])
     if isinstance(source.data, Rows) and choices:
         choices = [choice.strip() for choice in choices[0].split(",")]
@@ -62,8 +76,14 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
         if draft.checks and "judge" in draft.checks[0]:
             draft.change("long targets: a judge compares them (--judge)")
     draft.more["files"] = _texts(sample.get("files"), draft, source)
-    others = {} if logged else {key: value for key, value in sample.items() if key not in _USED and value}
-    draft.metadata = others | dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)
+    others = (
+        {}
+        if logged
+        else {key: value for key, value in sample.items() if key not in _USED and value}
+    )
+    draft.metadata = (
+        others | dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)
+    )
     if sample.get("sandbox") or sample.get("setup"):
         draft.leave_out("sandbox", "its image and setup script are not run")
     return draft
@@ -71,14 +91,24 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
 
 def _choose(draft: Draft, choices: list[str], target: list[str]) -> None:
     letters = ascii_uppercase[: len(choices)]
-    listed = "\n".join(f"{letter}) {choice}" for letter, choice in zip(letters, choices, strict=False))
+    listed = "\n".join(
+        f"{letter}) {choice}" for letter, choice in zip(letters, choices, strict=False)
+    )
     right = [
-        text.strip() if text.strip() in letters else letters[choices.index(text)] if text in choices else ""
+        text.strip()
+        if text.strip() in letters
+        else letters[choices.index(text)]
+        if text in choices
+        else ""
         for text in target
     ]
     right = sorted({letter for each in right for letter in each})
-    letters_due = "the letter of the right one" if len(right) < 2 else "the letters of all that are right"
-    draft.prompt = f"{draft.prompt.rstrip()}\n\n{listed}\n\nEnd with a line `ANSWER: ` and {letters_due}."
+    letters_due = (
+        "the letter of the right one" if len(right) < 2 else "the letters of all that are right"
+    )
+    draft.prompt = (
+        f"{draft.prompt.rstrip()}\n\n{listed}\n\nEnd with a line `ANSWER: ` and {letters_due}."
+    )
     if right:
         begun, ended = r"^[\s*_`]*ANSWER", r"[\s.)*_`]*$"
         later = rf"(?![\s\S]*{begun}[\s*_`]*(?::|[A-Z]{ended}))"  # only the last line that answers counts

@@ -24,7 +24,15 @@ OPTIONS = {  # of a grader, by its type
 REPORTED = "Skill: `skill_activated`, of the tested skill and only reported"
 NAMES = "tools have their names in Claude Code; use --agent claude-code"
 MATCHES = {"": "regex", "contains": "regex", "not_contains": "not_regex"}
-USED = {"name", "schema_version", "prompt", "append_system_prompt", "tags", "expected_outcome", "plugins"}
+USED = {
+    "name",
+    "schema_version",
+    "prompt",
+    "append_system_prompt",
+    "tags",
+    "expected_outcome",
+    "plugins",
+}
 
 
 def _folders(paths: Folder) -> list[str]:
@@ -33,7 +41,9 @@ def _folders(paths: Folder) -> list[str]:
 
 
 def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
-    case = mapping_or_empty(source.load(f"{folder}case.yaml")) if f"{folder}case.yaml" in paths else {}
+    case = (
+        mapping_or_empty(source.load(f"{folder}case.yaml")) if f"{folder}case.yaml" in paths else {}
+    )
     case |= mapping_or_empty(case.pop("execution", None))
     context = mapping_or_empty(case.pop("context", None))
     graders = [mapping_or_empty(grader) for grader in list_or_empty(case.pop("graders", None))]
@@ -50,10 +60,15 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     if system := text_of(case.get("append_system_prompt")).strip():
         draft.prompt = f"{system}\n\n{draft.prompt}"
         draft.change("append_system_prompt: put before the prompt")
-    draft.more = {"tags": texts_of(case.get("tags")), "expected_output": text_of(case.get("expected_outcome"))}
+    draft.more = {
+        "tags": texts_of(case.get("tags")),
+        "expected_output": text_of(case.get("expected_outcome")),
+    }
     draft.keep(case, USED)
     if setup := next((key for key in context if key != "add_dirs"), ""):
-        raise UsageError(f"it has `{setup}`, but a case can only have files", "Add the files that it creates.")
+        raise UsageError(
+            f"it has `{setup}`, but a case can only have files", "Add the files that it creates."
+        )
     draft.more["files"] = source.files(paths, folder, *texts_of(context.get("add_dirs")))
     draft.note_weights({text_of(each.get("name")): each.get("weight", 1) for each in graders})
     parents = [folder[: end + 1] for end, mark in enumerate(folder) if mark == "/"]
@@ -73,7 +88,11 @@ def _front(path: str, source: Source) -> tuple[dict[str, Any], str]:
 
 def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     kind = text_of(grader.get("type")) or ("llm" if grader.get("criteria") else "")
-    more = set(grader) - OPTIONS.get(kind, set[str]()) - {"type", "name", "weight", "arm", "criteria", "description"}
+    more = (
+        set(grader)
+        - OPTIONS.get(kind, set[str]())
+        - {"type", "name", "weight", "arm", "criteria", "description"}
+    )
     target = grader.get("target", grader.get("focus", "last_message"))
     file = text_of(mapping_or_empty(target).get("path"))
     flags, match, path = (text_of(grader.get(name)) for name in ("flags", "match", "path"))
@@ -83,18 +102,29 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     elif (arm := text_of(grader.get("arm"))) not in ("", "both") and grader.get("tool") != "Skill":
         draft.leave_out(f"{kind} with arm: {arm}", "a comparison of two arms does not score it")
     elif not file and target != "last_message":
-        draft.leave_out(f"{kind} of {text_of(target)}", "a check sees the answer, or a file by its name")
+        draft.leave_out(
+            f"{kind} of {text_of(target)}", "a check sees the answer, or a file by its name"
+        )
     elif kind == "llm":
-        draft.change(f"{'llm' if 'type' in grader else 'a grader without a type'}: a judge checks it")
+        draft.change(
+            f"{'llm' if 'type' in grader else 'a grader without a type'}: a judge checks it"
+        )
         statement = meets(text_of(grader.get("criteria")))
         yield {"judge": {"statement": statement, "files": [file]} if file else statement}
     elif kind == "regex" and match in MATCHES:
-        pattern = {"pattern": absent(wanted) if file and match == "not_contains" else wanted, "multiline": "m" in flags}
+        pattern = {
+            "pattern": absent(wanted) if file and match == "not_contains" else wanted,
+            "multiline": "m" in flags,
+        }
         yield {"file_matches": {"path": file} | pattern} if file else {MATCHES[match]: pattern}
     elif kind == "tool_used":
         yield from _tool_used(grader, draft)
     elif kind == "file_exists" and path and not set("*?[{") & set(path):
-        yield {"file_exists": path} if grader.get("exists", True) else {"command": f"test ! -e {quote(path)}"}
+        yield (
+            {"file_exists": path}
+            if grader.get("exists", True)
+            else {"command": f"test ! -e {quote(path)}"}
+        )
     else:
         what = "file_exists with a pattern" if path else f"{kind} with match: {match}"
         draft.leave_out(what, "use a `command` check")
@@ -103,7 +133,9 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
 def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     least, most = grader.get("min", 1), grader.get("max")
     fields: dict[str, Any] = {"tool": text_of(grader.get("tool"))}
-    if written := text_of(grader.get("input_match")):  # for JSON without spaces; upskill writes it with them
+    if written := text_of(
+        grader.get("input_match")
+    ):  # for JSON without spaces; upskill writes it with them
         fields["arguments"] = re.sub(r'("(?:\\s\*)?:|",)(?!\\s)', r"\1\\s*", as_python(written))
     draft.change(f"tool_used: {REPORTED if fields['tool'] == 'Skill' else NAMES}")
     if fields["tool"] == "Skill":
@@ -111,9 +143,15 @@ def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]
     elif most == 0:
         yield {"tool_not_called": fields}
     elif least == 0:
-        draft.leave_out("tool_used with min: 0", "upskill has no check of calls that may be missing")
+        draft.leave_out(
+            "tool_used with min: 0", "upskill has no check of calls that may be missing"
+        )
     else:
-        yield {"tool_called": fields | {"at_least": least} | ({} if most is None else {"at_most": most})}
+        yield {
+            "tool_called": fields
+            | {"at_least": least}
+            | ({} if most is None else {"at_most": most})
+        }
 
 
 FORMAT = folder_format("claude plugin eval", _folders, _read)

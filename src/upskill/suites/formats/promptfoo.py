@@ -74,8 +74,12 @@ def cases(source: Source) -> Iterator[Draft]:
     bare = not ({"prompts", "tests", "scenarios"} & set(mapping))
     prompts = [] if bare else list(_prompts(mapping.get("prompts"), source))
     if len(prompts) > 1:
-        source.notes.leave_out("prompts", f"only the first of {len(prompts)} is imported; make one suite per prompt")
-    providers = [fields for key in ("providers", "targets") for fields in list_or_empty(mapping.get(key))]
+        source.notes.leave_out(
+            "prompts", f"only the first of {len(prompts)} is imported; make one suite per prompt"
+        )
+    providers = [
+        fields for key in ("providers", "targets") for fields in list_or_empty(mapping.get(key))
+    ]
     if providers or {"providers", "targets"} & set(mapping):
         source.notes.leave_out("providers", "choose students with -m")
     if any(map(_transform, map(mapping_or_empty, providers))):
@@ -83,11 +87,21 @@ def cases(source: Source) -> Iterator[Draft]:
     if not bare:
         source.notes.keep(key for key in mapping if key not in _CONFIG_FIELDS)
     default = mapping_or_empty(_loaded(mapping.get("defaultTest"), source))
-    source.notes.keep(f"defaultTest.{key}" for key in default if key not in _TEST_FIELDS | {"options", "description"})
+    source.notes.keep(
+        f"defaultTest.{key}"
+        for key in default
+        if key not in _TEST_FIELDS | {"options", "description"}
+    )
     templates = mapping_or_empty(mapping.get("assertionTemplates"))
-    config = _Config(source, prompts, default, templates, bool(mapping.get("prompts")) and not prompts)
-    tests: list[dict[str, Any]] = list(_tests(source.data if bare else mapping.get("tests"), source))
-    for item in list_or_empty(mapping.get("scenarios")):  # every test with every set of its variables
+    config = _Config(
+        source, prompts, default, templates, bool(mapping.get("prompts")) and not prompts
+    )
+    tests: list[dict[str, Any]] = list(
+        _tests(source.data if bare else mapping.get("tests"), source)
+    )
+    for item in list_or_empty(
+        mapping.get("scenarios")
+    ):  # every test with every set of its variables
         scenario = mapping_or_empty(item)
         for row in as_list(scenario.get("config")) or [{}]:
             variables = mapping_or_empty(mapping_or_empty(row).get("vars"))
@@ -107,7 +121,9 @@ def _prompts(value: object, source: Source) -> Iterator[str]:
     """The prompts as text. Programs that generate prompts cannot be imported."""
     items = as_list(value)
     mapping = as_mapping(value)
-    for item in items if items is not None else list(mapping) if mapping else [value] if value else []:
+    for item in (
+        items if items is not None else list(mapping) if mapping else [value] if value else []
+    ):
         fields = mapping_or_empty(item)
         named = (fields[key] for key in ("raw", "content", "id", "path") if fields.get(key))
         text = text_of(next(named, "") if fields else item)
@@ -157,7 +173,9 @@ def _tests(value: object, source: Source) -> Iterator[dict[str, Any]]:
             continue
         name = item.removeprefix("file://")
         if item.startswith(("huggingface://", "http://", "https://")) or _is_program(name):
-            source.notes.leave_out("tests", f"{short(item)} is a program or a URL; save its output to a file")
+            source.notes.leave_out(
+                "tests", f"{short(item)} is a program or a URL; save its output to a file"
+            )
             continue
         for path in source.matching(name) or [name]:
             try:
@@ -171,7 +189,9 @@ def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]
         test = _from_row(test)
     location, notes = place_of(number, test), config.source.notes
     try:
-        variables = mapping_or_empty(config.default.get("vars")) | _variables(test.get("vars"), config.source)
+        variables = mapping_or_empty(config.default.get("vars")) | _variables(
+            test.get("vars"), config.source
+        )
     except UsageError as error:
         message = error.message.removeprefix(f"{config.source.where}: ")
         problem = UsageError(f"{config.source.where}: {location}: {message}", error.hint)
@@ -179,25 +199,39 @@ def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]
         return
     lists = [as_list(value) or [value] for value in variables.values()]
     if (count := prod(map(len, lists))) > MAX_COMBINATIONS:
-        notes.leave_out("vars", f"only {MAX_COMBINATIONS:,} of {count:,} combinations are imported", location)
+        notes.leave_out(
+            "vars", f"only {MAX_COMBINATIONS:,} of {count:,} combinations are imported", location
+        )
     for turn, chosen in enumerate(islice(product(*lists), MAX_COMBINATIONS), start=1):
         draft = Draft(location if count == 1 else f"{location}, combination {turn}", notes)
         try:
             _fill_in(draft, test, dict(zip(variables, chosen, strict=True)), config)
         except UsageError as error:
-            draft.problem = UsageError(f"{config.source.where}: {draft.place}: {error.message}", error.hint)
+            draft.problem = UsageError(
+                f"{config.source.where}: {draft.place}: {error.message}", error.hint
+            )
         yield draft
 
 
 def _from_row(row: dict[str, Any]) -> dict[str, Any]:
-    expected = [value for name, value in row.items() if name.startswith("__expected") and text_of(value).strip()]
+    expected = [
+        value
+        for name, value in row.items()
+        if name.startswith("__expected") and text_of(value).strip()
+    ]
     used = ("__expected", "__description", "__prefix", "__suffix")
     return {
         "vars": {name: value for name, value in row.items() if not name.startswith("__")},
         "assert": [read_expected(text_of(value)) for value in expected],
         "description": text_of(row.get("__description")),
-        "options": {name: row[f"__{name}"] for name in ("prefix", "suffix") if row.get(f"__{name}")},
-    } | {name: value for name, value in row.items() if name.startswith("__") and not name.startswith(used)}
+        "options": {
+            name: row[f"__{name}"] for name in ("prefix", "suffix") if row.get(f"__{name}")
+        },
+    } | {
+        name: value
+        for name, value in row.items()
+        if name.startswith("__") and not name.startswith(used)
+    }
 
 
 def _variables(value: object, source: Source) -> dict[str, Any]:
@@ -206,27 +240,41 @@ def _variables(value: object, source: Source) -> dict[str, Any]:
         if isinstance(content, str) and content.startswith("file://"):
             path = content.removeprefix("file://")
             if _is_program(path):
-                raise UsageError(f"the variable {name!r} comes from the program {path}", "Write out its value.")
+                raise UsageError(
+                    f"the variable {name!r} comes from the program {path}", "Write out its value."
+                )
             variables[name] = source.read(path.removeprefix("./"))
     return variables
 
 
 def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config: _Config) -> None:
-    values = {name: fill(value, values) if isinstance(value, str) else value for name, value in values.items()}
+    values = {
+        name: fill(value, values) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
     if config.lost_prompts:
         raise UsageError("none of the prompts can be read", "Write them out as text.")
-    options = mapping_or_empty(config.default.get("options")) | mapping_or_empty(test.get("options"))
+    options = mapping_or_empty(config.default.get("options")) | mapping_or_empty(
+        test.get("options")
+    )
     prefix, suffix = (fill(text_of(options.get(name)), values) for name in ("prefix", "suffix"))
     if "transformVars" in options:
         raise UsageError("a program changes the variables (transformVars)", "Write out the result.")
     prompt = _as_text(fill(config.prompts[0], values)) if config.prompts else _only_text(values)
     draft.prompt = f"{prefix}{prompt}{suffix}"
     transform = _transform(options)
-    draft.notes.keep(f"options.{name}" for name in options if name not in ("prefix", "suffix", *_TRANSFORMS))
+    draft.notes.keep(
+        f"options.{name}" for name in options if name not in ("prefix", "suffix", *_TRANSFORMS)
+    )
     draft.nothing = "no assertions"
-    for item in [*_asserted(test.get("assert"), draft), *_asserted(config.default.get("assert"), draft)]:
+    for item in [
+        *_asserted(test.get("assert"), draft),
+        *_asserted(config.default.get("assert"), draft),
+    ]:
         template = text_of(mapping_or_empty(item).get("$ref")).rpartition("/")[2]
-        draft.checks += _checks_of(_with_values(config.templates.get(template, item), values), draft, transform)
+        draft.checks += _checks_of(
+            _with_values(config.templates.get(template, item), values), draft, transform
+        )
     if test.get("threshold", config.default.get("threshold")) not in (None, 1):
         draft.change("threshold in a case: every check must pass")
     if description := text_of(test.get("description")).strip():
@@ -253,7 +301,9 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
     try:
         return _template(template).render(values)
     except Exception as error:  # whatever a template runs into
-        raise UsageError(f"the template cannot be rendered: {error}", "Write out the prompt.") from error
+        raise UsageError(
+            f"the template cannot be rendered: {error}", "Write out the prompt."
+        ) from error
 
 
 @lru_cache(maxsize=256)
@@ -266,14 +316,18 @@ def _environment() -> Environment:
     from jinja2 import StrictUndefined, Undefined  # noqa: PLC0415 - few suites have templates
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
-    class Missing(StrictUndefined):  # false in a condition, as for Nunjucks; an error where its text is asked for
+    class Missing(
+        StrictUndefined
+    ):  # false in a condition, as for Nunjucks; an error where its text is asked for
         __slots__ = ()
         __bool__ = Undefined.__bool__
 
     def as_text(value: object) -> object:
         return value if isinstance(value, Undefined) else text_of(value)
 
-    environment = ImmutableSandboxedEnvironment(undefined=Missing, keep_trailing_newline=True, finalize=as_text)
+    environment = ImmutableSandboxedEnvironment(
+        undefined=Missing, keep_trailing_newline=True, finalize=as_text
+    )
     environment.filters |= dict.fromkeys(("dump", "tojson"), _to_json)
     return environment
 
@@ -284,13 +338,20 @@ def _to_json(value: object, indent: int | None = None) -> str:
 
 def _with_values(assertion: object, values: dict[str, Any]) -> object:
     fields = as_mapping(assertion)
-    if fields is None or fields.get("type") in ("javascript", "python", "not-javascript", "not-python"):
+    if fields is None or fields.get("type") in (
+        "javascript",
+        "python",
+        "not-javascript",
+        "not-python",
+    ):
         return assertion
     value = fields.get("value")
     if isinstance(value, str) and "{{" in value:
         return fields | {"value": fill(value, values)}
     if (items := as_list(value)) is not None:
-        return fields | {"value": [fill(item, values) if isinstance(item, str) else item for item in items]}
+        return fields | {
+            "value": [fill(item, values) if isinstance(item, str) else item for item in items]
+        }
     inner = as_list(fields.get("assert"))
     return fields | {"assert": [_with_values(item, values) for item in inner]} if inner else fields
 
@@ -305,18 +366,62 @@ _REFUSED = {
     "perplexity": "most models do not report it",
 }
 _GRADED = {"llm-rubric", "model-graded-closedqa", "g-eval", "agent-rubric", "search-rubric"}
-_BESIDE = {"weight", "threshold", "metric", "provider", "rubricPrompt", "config", "contextTransform"}
+_BESIDE = {
+    "weight",
+    "threshold",
+    "metric",
+    "provider",
+    "rubricPrompt",
+    "config",
+    "contextTransform",
+}
 _TRANSFORMS = ("transform", "postprocess")  # the second is the older name
 _ASSERTION_TYPES = {
     *(f"{letter}contains{end}" for letter in ("", "i") for end in ("", "-all", "-any")),
     *_REFUSED,
     *_GRADED,
-    *("factuality", "equals", "starts-with", "regex", "is-json", "contains-json", "is-sql", "is-xml", "is-html"),
-    *("similar", "levenshtein", "rouge-n", "bleu", "gleu", "meteor", "answer-relevance", "conversation-relevance"),
-    *("moderation", "guardrails", "classifier", "pi", "select-best", "max-score", "finish-reason", "perplexity-score"),
+    *(
+        "factuality",
+        "equals",
+        "starts-with",
+        "regex",
+        "is-json",
+        "contains-json",
+        "is-sql",
+        "is-xml",
+        "is-html",
+    ),
+    *(
+        "similar",
+        "levenshtein",
+        "rouge-n",
+        "bleu",
+        "gleu",
+        "meteor",
+        "answer-relevance",
+        "conversation-relevance",
+    ),
+    *(
+        "moderation",
+        "guardrails",
+        "classifier",
+        "pi",
+        "select-best",
+        "max-score",
+        "finish-reason",
+        "perplexity-score",
+    ),
     *("tool-call-f1", "skill-used", "word-count", "human", "min-length", "max-length"),
 }
-_LIKE_A_TYPE = ("is-", "contains-", "icontains-", "context-", "trace-", "trajectory:", "model-graded-")
+_LIKE_A_TYPE = (
+    "is-",
+    "contains-",
+    "icontains-",
+    "context-",
+    "trace-",
+    "trajectory:",
+    "model-graded-",
+)
 
 
 def _asserted(value: object, draft: Draft) -> list[Any]:
@@ -348,7 +453,9 @@ def _checks_of(item: object, draft: Draft, transform: str) -> Iterator[dict[str,
     elif assertion.get("weight") == 0:
         draft.leave_out(name, "its weight is 0, so it has no effect")
     elif kind == "assert-set" and assertion.get("threshold") not in (None, 1):
-        draft.leave_out(name, "only some of its assertions must pass, but in upskill every check must")
+        draft.leave_out(
+            name, "only some of its assertions must pass, but in upskill every check must"
+        )
     elif kind == "assert-set":
         for inner in _asserted(assertion.get("assert"), draft):
             yield from _checks_of(inner, draft, transform)
@@ -373,17 +480,26 @@ def _typed_checks(kind: str, value: object, draft: Draft) -> Iterator[dict[str, 
     elif not why and name == "factuality" and not denied:
         draft.change(f"{kind}: a judge checks whether the answer agrees with it (--judge)")
         yield {"judge": factuality(text_of(value))}
-    elif not why and (check := _search(name, value, denied=denied) or _form(name, value, denied=denied)):
+    elif not why and (
+        check := _search(name, value, denied=denied) or _form(name, value, denied=denied)
+    ):
         if "json_schema" in check:
             draft.change(f"{kind}: also accepts JSON in the answer's only fenced block")
         yield check
     else:
-        draft.leave_out(kind or "an assertion without a type", why or "upskill has no equivalent check")
+        draft.leave_out(
+            kind or "an assertion without a type", why or "upskill has no equivalent check"
+        )
 
 
 def _search(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
     if name == "regex":
-        return {"not_regex" if denied else "regex": {"pattern": as_python(text_of(value)), "multiline": False}}
+        return {
+            "not_regex" if denied else "regex": {
+                "pattern": as_python(text_of(value)),
+                "multiline": False,
+            }
+        }
     texts = texts_of(value)
     if name.endswith(("-all", "-any")) and isinstance(value, str):
         texts = [text.strip() for text in value.split(",") if text.strip()]
@@ -422,7 +538,11 @@ def _form(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
         case "trajectory:tool-used":
             fields = mapping_or_empty(value)
             tools = texts_of(fields.get("name") or fields.get("pattern") or value)
-            return {"tool_not_called" if denied else "tool_called": tools[0] if len(tools) == 1 else tools}
+            return {
+                "tool_not_called" if denied else "tool_called": tools[0]
+                if len(tools) == 1
+                else tools
+            }
         case _:
             return None
 
@@ -432,7 +552,9 @@ def _schema(value: object) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"is-json: the schema is not valid JSON: {error}", "Write it in YAML.") from error
+            raise UsageError(
+                f"is-json: the schema is not valid JSON: {error}", "Write it in YAML."
+            ) from error
     return as_mapping(value) or {"type": ["object", "array", "string", "number", "boolean", "null"]}
 
 
@@ -442,11 +564,15 @@ def read_expected(cell: str) -> dict[str, Any]:
     if scheme := re.match(r"(?i)(grade|fn|eval|file)://?|(grade|fn|eval):", cell):
         kind = "llm-rubric" if scheme[0].lower().startswith("grade") else "javascript"
         return {"type": kind, "value": cell[scheme.end() :].strip()}
-    if typed := re.match(r"(not-)?((?:trajectory:)?[a-z][a-z0-9-]*)(?:\(([\d.]+)\))?(?::\s*|$)", cell):
+    if typed := re.match(
+        r"(not-)?((?:trajectory:)?[a-z][a-z0-9-]*)(?:\(([\d.]+)\))?(?::\s*|$)", cell
+    ):
         kind = f"{typed[1] or ''}{typed[2]}"
         if typed[2] in _ASSERTION_TYPES or typed[2].startswith(_LIKE_A_TYPE):
             value: Any = cell[typed.end() :].strip()
-            return {"type": kind, "value": value or None} | ({"threshold": float(typed[3])} if typed[3] else {})
+            return {"type": kind, "value": value or None} | (
+                {"threshold": float(typed[3])} if typed[3] else {}
+            )
     return {"type": "equals", "value": cell}
 
 

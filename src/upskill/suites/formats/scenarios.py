@@ -9,7 +9,14 @@ from typing import Any
 from upskill.errors import UsageError
 from upskill.plain import as_list, list_or_empty
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.shapes import UpstreamCase, fit, from_upstream, mapping_or_empty, text_of, texts_of
+from upskill.suites.shapes import (
+    UpstreamCase,
+    fit,
+    from_upstream,
+    mapping_or_empty,
+    text_of,
+    texts_of,
+)
 
 
 def recognizes(data: object) -> bool:
@@ -20,7 +27,11 @@ def recognizes(data: object) -> bool:
 def cases(source: Source) -> Iterator[Draft]:
     listed = list_or_empty(mapping_or_empty(source.data).get("scenarios"))
     scenarios = [mapping_or_empty(item) for item in listed]
-    skills = {PurePosixPath(skill).name for scenario in scenarios for skill in texts_of(scenario.get("skills"))}
+    skills = {
+        PurePosixPath(skill).name
+        for scenario in scenarios
+        for skill in texts_of(scenario.get("skills"))
+    }
     if len(skills) > 1:
         source.notes.change(f"cases for {len(skills)} skills share one suite, tagged by skill")
     for number, scenario in enumerate(scenarios, start=1):
@@ -48,18 +59,29 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
         case = mapping_or_empty(item)
         draft = Draft(f"{name}, {place_of(number, case)}", source.notes)
         own = case.get("id")
-        draft.id = f"{name}-{own if own is not None else number}" if len(items) > 1 or own is not None else name
+        draft.id = (
+            f"{name}-{own if own is not None else number}"
+            if len(items) > 1 or own is not None
+            else name
+        )
         unused: list[str] = []
         try:
             ours = from_upstream(fit(UpstreamCase, case, f"{where}, case {number}"), where, unused)
         except UsageError as error:
             draft.problem = error
         else:
-            draft.prompt, draft.checks = ours.prompt, [*ours.checks, *({"judge": text} for text in criteria)]
+            draft.prompt, draft.checks = (
+                ours.prompt,
+                [*ours.checks, *({"judge": text} for text in criteria)],
+            )
             draft.more = {"files": ours.files, "tags": list(dict.fromkeys([*tags, *ours.tags]))}
             for warning in unused:
                 draft.leave_out(warning.removeprefix(f"{where}: "), "has no effect here")
-            draft.more |= {"output_file": ours.output_file, "reference": ours.reference, "held_out": ours.held_out}
+            draft.more |= {
+                "output_file": ours.output_file,
+                "reference": ours.reference,
+                "held_out": ours.held_out,
+            }
         yield draft
 
 

@@ -10,7 +10,9 @@ from upskill.plain import as_list, as_mapping, list_or_empty
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import acting_checks, check_expected, mapping_or_empty, text_of, texts_of
 
-_EXPRESSIONS = "runs its own expressions; use a `python` check: `def check(answer, workspace, trace)`"
+_EXPRESSIONS = (
+    "runs its own expressions; use a `python` check: `def check(answer, workspace, trace)`"
+)
 _REFUSED = {
     "code": _EXPRESSIONS,
     "inline_script": _EXPRESSIONS,
@@ -39,7 +41,18 @@ _PATTERN_FIELDS = {
     "must_not_match": "not_regex",
 }
 _USED = {
-    *("id", "case_id", "name", "description", "tags", "inputs", "input", "prompt", "expected", "graders"),
+    *(
+        "id",
+        "case_id",
+        "name",
+        "description",
+        "tags",
+        "inputs",
+        "input",
+        "prompt",
+        "expected",
+        "graders",
+    ),
     *("validators", "enabled", "skill", "context_dir", "timeout_seconds"),
 }
 
@@ -79,7 +92,9 @@ def cases(source: Source) -> Iterator[Draft]:
 
 def _listed(data: object) -> Iterator[dict[str, Any]]:
     items = as_list(data)
-    yield from (task for item in (items if items is not None else [data]) if (task := as_mapping(item)))
+    yield from (
+        task for item in (items if items is not None else [data]) if (task := as_mapping(item))
+    )
 
 
 def _tasks(value: object, source: Source) -> Iterator[dict[str, Any]]:
@@ -115,7 +130,9 @@ def _read(task: dict[str, Any], number: int, shared: list[Any], source: Source) 
         draft.leave_out("context_dir", "list a case's files in its `inputs`")
     for file in list_or_empty(inputs.get("files")):
         _add_file(as_mapping(file) or {"path": file}, draft, source)
-    unused = {key: value for key, value in inputs.items() if key not in ("prompt", "files", "message")}
+    unused = {
+        key: value for key, value in inputs.items() if key not in ("prompt", "files", "message")
+    }
     draft.metadata = {key: value for key, value in task.items() if key not in _USED} | unused
     return draft
 
@@ -136,7 +153,8 @@ def _expected(expected: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]
         elif key not in ("outcomes", "status"):
             draft.leave_out(f"expected.{key}", _NO_CHECK)
         elif key == "status" or any(
-            mapping_or_empty(outcome).get("type") != "task_completed" for outcome in list_or_empty(value)
+            mapping_or_empty(outcome).get("type") != "task_completed"
+            for outcome in list_or_empty(value)
         ):
             draft.leave_out(f"expected.{key}", "a trial passes when its checks pass")
 
@@ -180,7 +198,9 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
         draft.leave_out(kind or "a grader without a type", _REFUSED.get(kind, _NO_CHECK))
     for key in sorted(set(config) - used):
         draft.leave_out(f"{kind}.{key}", _NO_CHECK)
-    for key in sorted(set(grader) - {"type", "name", "identifier", "config", "rubric", "prompt", *_QUALIFIERS}):
+    for key in sorted(
+        set(grader) - {"type", "name", "identifier", "config", "rubric", "prompt", *_QUALIFIERS}
+    ):
         draft.leave_out(f"{key} in a grader", "every check must pass")
 
 
@@ -225,7 +245,11 @@ def _add_file(file: dict[str, Any], draft: Draft, source: Source) -> None:
         files[path] = file["content"]
         return
     folders = ("", "fixtures/", "tasks/", "context/")
-    names = [folder + path for folder in folders if source.read_file and source.read_file(folder + path) is not None]
+    names = [
+        folder + path
+        for folder in folders
+        if source.read_file and source.read_file(folder + path) is not None
+    ]
     try:
         files[path] = source.read(names[0] if names else path, f"{source.where}: {draft.place}")
     except UsageError as error:

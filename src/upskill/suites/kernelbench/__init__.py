@@ -27,7 +27,13 @@ from upskill.plain import as_list, as_mapping
 from upskill.sandboxes import Limits, MiB, Setup, Stream, choose_sandbox
 
 PREFIX = "kernelbench:"
-C_TYPES = {"float32": "float", "float64": "double", "int64": "long long", "int32": "int", "bool": "bool"}
+C_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "int64": "long long",
+    "int32": "int",
+    "bool": "bool",
+}
 TOLERANCE = 1e-4  # relative and absolute, as KernelBench has it for float32
 MAX_TOKENS = 1000  # of an answer
 MIN_RUNS = 2  # small sizes that a problem has to run at
@@ -58,22 +64,36 @@ class Problems:
     left_out: dict[str, str] = field(default_factory=dict[str, str])  # why, by file name
 
 
-def import_problems(folder: Path, on_problem: Callable[[str], None] = lambda name: None) -> Problems:
-    paths = sorted(folder.glob("*.py"), key=lambda path: (int((re.match(r"\d+", path.name) or [0])[0]), path.name))
+def import_problems(
+    folder: Path, on_problem: Callable[[str], None] = lambda name: None
+) -> Problems:
+    paths = sorted(
+        folder.glob("*.py"),
+        key=lambda path: (int((re.match(r"\d+", path.name) or [0])[0]), path.name),
+    )
     sources = {path.name: read_input(path).decode("utf-8", "replace") for path in paths}
-    sources = {name: text for name, text in sources.items() if "get_init_inputs" in text and "class Model" in text}
+    sources = {
+        name: text
+        for name, text in sources.items()
+        if "get_init_inputs" in text and "class Model" in text
+    }
     if not sources:
         raise UsageError(
             f"{folder}: no KernelBench problems",
             "Pass a folder that has files with `class Model` and `get_inputs`, such as KernelBench/level1.",
         )
     if find_spec("torch") is None:
-        raise MissingTool("KernelBench problems are PyTorch modules, and PyTorch is not installed", "pip install torch")
+        raise MissingTool(
+            "KernelBench problems are PyTorch modules, and PyTorch is not installed",
+            "pip install torch",
+        )
     probes = asyncio.run(_probe(sources, on_problem))
     return assemble(sources, probes)
 
 
-async def _probe(sources: Mapping[str, str], on_problem: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+async def _probe(
+    sources: Mapping[str, str], on_problem: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
     """What each problem takes and gives, found by running it in a sandbox."""
     backend = (await choose_sandbox()).backend
     own = {f"{name}.py": _text(name) for name in ("probe", "task")}
@@ -94,13 +114,19 @@ async def _probe(sources: Mapping[str, str], on_problem: Callable[[str], None]) 
     async with await backend.open(setup) as sandbox:
         while waiting := [name for name in sources if name not in found]:
             on_problem(waiting[0])
-            done = await sandbox.run([sys.executable, "probe.py", "task.py", *waiting], on_output=report)
+            done = await sandbox.run(
+                [sys.executable, "probe.py", "task.py", *waiting], on_output=report
+            )
             for line in done.output.splitlines():
                 row = as_mapping(json.loads(line)) or {}
                 found[str(row["path"])] = row
-            if done.code and (ended := [name for name in waiting if name not in found]):  # it ended the process
+            if done.code and (
+                ended := [name for name in waiting if name not in found]
+            ):  # it ended the process
                 lines = done.error.strip().splitlines()
-                found[ended[0]] = {"why": done.killed_why or (lines[-1] if lines else f"exit code {done.code}")}
+                found[ended[0]] = {
+                    "why": done.killed_why or (lines[-1] if lines else f"exit code {done.code}")
+                }
     return found
 
 
@@ -109,12 +135,18 @@ def assemble(sources: Mapping[str, str], probes: Mapping[str, dict[str, Any]]) -
     problems = Problems("")
     for name, source in sources.items():
         found = probes[name]
-        runs = [dict(run) for item in as_list(found.get("runs")) or () if (run := as_mapping(item)) is not None]
+        runs = [
+            dict(run)
+            for item in as_list(found.get("runs")) or ()
+            if (run := as_mapping(item)) is not None
+        ]
         try:
             if len(runs) < MIN_RUNS:
                 raise ValueError(str(found.get("why") or "it does not run at any small size"))
             sizes = {str(key): int(value) for key, value in found["sizes"].items()}
-            task = _Task(name, source.strip(), sizes, [str(each) for each in found["arguments"]], runs)
+            task = _Task(
+                name, source.strip(), sizes, [str(each) for each in found["arguments"]], runs
+            )
             problems.tasks[f"tasks/{name}"] = task.text
         except (ValueError, KeyError, TypeError) as error:
             problems.left_out[name] = str(error)
@@ -125,7 +157,9 @@ def assemble(sources: Mapping[str, str], probes: Mapping[str, dict[str, Any]]) -
             {
                 "id": f"{int(number):03}-{words}" if number.isdecimal() else words,
                 "prompt": task.prompt,
-                "checks": [{"kernel": {"task": f"tasks/{name}", "tiers": TIERS, "than": ["eager"]}}],
+                "checks": [
+                    {"kernel": {"task": f"tasks/{name}", "tiers": TIERS, "than": ["eager"]}}
+                ],
             }
         )
     if not cases:
@@ -133,7 +167,10 @@ def assemble(sources: Mapping[str, str], probes: Mapping[str, dict[str, Any]]) -
             f"none of the {len(sources)} problems can be imported: {next(iter(problems.left_out.values()))}"
         )
     problems.suite = yaml.safe_dump(
-        {"max_output_tokens": MAX_TOKENS, "cases": cases}, sort_keys=False, allow_unicode=True, width=120
+        {"max_output_tokens": MAX_TOKENS, "cases": cases},
+        sort_keys=False,
+        allow_unicode=True,
+        width=120,
     )
     return problems
 
@@ -182,7 +219,9 @@ class _Task:
 
     def _describe(self) -> Iterator[str]:
         for name, (shapes, kind) in self.tensors.items():
-            dims = [self._dimension([shape[axis] for shape in shapes]) for axis in range(len(shapes[0]))]
+            dims = [
+                self._dimension([shape[axis] for shape in shapes]) for axis in range(len(shapes[0]))
+            ]
             if not dims:
                 yield f"{name} is one {kind}."
             elif "" in dims:

@@ -23,7 +23,9 @@ _MODEL = re.compile(r"(?:Main model|Models?): (\S+) with ")
 _EDITED = re.compile(r"Applied edit to (.+)")
 _RUNNING = re.compile(r"Running (.+)")
 _TOKENS = re.compile(r"Tokens: ([\d.,]+)(k?) sent.*?([\d.,]+)(k?) received")
-_QUESTION = re.compile(r"Cost: \$|Add .*(?:to the chat\?|output to the chat)")  # told elsewhere, or between the two
+_QUESTION = re.compile(
+    r"Cost: \$|Add .*(?:to the chat\?|output to the chat)"
+)  # told elsewhere, or between the two
 _COST = re.compile(r"Cost: \$([\d.]+)")
 BY_PROGRAM = ("# Fix any errors below", "I ran this command:")
 
@@ -46,11 +48,18 @@ class _Reader(TraceBuilder):
         text = read_text(self.path).replace("\r\n", "\n")
         heads = list(_BEGAN.finditer(text))
         names = ["beginning", *(f"{head[1]}T{head[2]}" for head in heads)]
-        starts, ends = [0, *(head.end() for head in heads)], [*(head.start() for head in heads), len(text)]
-        chats = {name: text[start:end] for name, start, end in zip(names, starts, ends, strict=True)}
+        starts, ends = (
+            [0, *(head.end() for head in heads)],
+            [*(head.start() for head in heads), len(text)],
+        )
+        chats = {
+            name: text[start:end] for name, start, end in zip(names, starts, ends, strict=True)
+        }
         # Many are started and left without a word.
         used = {name: chat for name, chat in chats.items() if f"\n{_USER}" in "\n" + chat} or chats
-        self.leave_out("chat without messages", sum(bool(text.strip()) for text in chats.values()) - len(used))
+        self.leave_out(
+            "chat without messages", sum(bool(text.strip()) for text in chats.values()) - len(used)
+        )
         name = self.choose_session(list(used), "chats", latest=True)
         self.started = name if heads else ""
         for who, line in _marked_lines(used[name]):
@@ -91,7 +100,11 @@ class _Reader(TraceBuilder):
     def program(self, text: str) -> None:
         lines: list[str] = []
         for line in [*text.split("\n"), ""]:
-            edited, running, tokens = _EDITED.fullmatch(line), _RUNNING.fullmatch(line), _TOKENS.search(line)
+            edited, running, tokens = (
+                _EDITED.fullmatch(line),
+                _RUNNING.fullmatch(line),
+                _TOKENS.search(line),
+            )
             if model := _MODEL.match(line):
                 self.model = model[1]
             if edited or running or tokens:
@@ -110,7 +123,9 @@ class _Reader(TraceBuilder):
         self.note(lines)
 
     def note(self, lines: list[str]) -> None:
-        self.leave_out("question or cost from aider", sum(bool(_QUESTION.match(line)) for line in lines))
+        self.leave_out(
+            "question or cost from aider", sum(bool(_QUESTION.match(line)) for line in lines)
+        )
         text = "\n".join(line for line in lines if not _QUESTION.match(line)).strip("\n")
         lines.clear()
         if text.strip() and self.command:
@@ -144,13 +159,18 @@ def _marked_lines(text: str) -> Iterator[tuple[str, str]]:
             mark = next((n for n in later if lines[n].startswith((_USER, _PROGRAM))), len(lines))
             ending = [n for n in range(number + 1, mark) if lines[n].endswith("  ")]
             # What a command printed may have such lines too.
-            until = (ending[0] if line.startswith("> Tokens:") else ending[-1]) if ending else number
+            until = (
+                (ending[0] if line.startswith("> Tokens:") else ending[-1]) if ending else number
+            )
             who = _PROGRAM
         elif line.strip():
             who = _ASSISTANT
         elif who == _USER:
             who = ""
-        yield who or _ASSISTANT, line.removeprefix(who).rstrip() if who in (_USER, _PROGRAM) else line
+        yield (
+            who or _ASSISTANT,
+            line.removeprefix(who).rstrip() if who in (_USER, _PROGRAM) else line,
+        )
 
 
 def _number(digits: str, thousands: str) -> int:

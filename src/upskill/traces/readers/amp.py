@@ -7,15 +7,28 @@ from urllib.parse import unquote
 
 from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder, load_document, read_text
-from upskill.traces.values import Row, as_row, content_text, iso_time, kind_of, parse_object, read_usage, status_of
+from upskill.traces.values import (
+    Row,
+    as_row,
+    content_text,
+    iso_time,
+    kind_of,
+    parse_object,
+    read_usage,
+    status_of,
+)
 
 BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "file")
 STATUSES: dict[str, Status] = {
     "done": "ok",
     **dict.fromkeys(("error", "cancelled", "rejected-by-user", "timeout"), "error"),
 }
-_FRONT = re.compile(r"\A---\n(?:(?!---\n).*\n)*?threadId: (T-\S+)\n(?:created: (\S+)\n)?(?:(?!---\n).*\n)*?---\n")
-_MARK = re.compile(r"^(?:## (User|Assistant|Info|System)|\*\*Tool (Use|Result):\*\* `([^`\n]*)`) *$", re.M)
+_FRONT = re.compile(
+    r"\A---\n(?:(?!---\n).*\n)*?threadId: (T-\S+)\n(?:created: (\S+)\n)?(?:(?!---\n).*\n)*?---\n"
+)
+_MARK = re.compile(
+    r"^(?:## (User|Assistant|Info|System)|\*\*Tool (Use|Result):\*\* `([^`\n]*)`) *$", re.M
+)
 _FENCE = re.compile(r"\s*```\w*\n")
 
 
@@ -23,7 +36,9 @@ def detects(sample: Sample) -> bool:
     if sample.is_text and _FRONT.match(sample.text):
         return True
     thread = as_row(sample.document)
-    return thread.text("id").startswith("T-") and any("role" in message for message in thread.children("messages")[:5])
+    return thread.text("id").startswith("T-") and any(
+        "role" in message for message in thread.children("messages")[:5]
+    )
 
 
 def read(builder: TraceBuilder) -> None:
@@ -33,8 +48,13 @@ def read(builder: TraceBuilder) -> None:
         return
     thread = as_row(load_document(builder.path))
     initial = thread.child("env").child("initial")
-    trees = [unquote(tree.text("uri").removeprefix("file://")) for tree in initial.children("trees")]
-    builder.session, builder.cwd = thread.text("id"), initial.text("cwd", "workingDirectory") or next(iter(trees), "")
+    trees = [
+        unquote(tree.text("uri").removeprefix("file://")) for tree in initial.children("trees")
+    ]
+    builder.session, builder.cwd = (
+        thread.text("id"),
+        initial.text("cwd", "workingDirectory") or next(iter(trees), ""),
+    )
     builder.started = iso_time(thread.get("created"))
     for message in builder.watch(thread.children("messages")):
         _read_message(builder, message)
@@ -48,8 +68,12 @@ def _read_markdown(builder: TraceBuilder, pieces: list[str]) -> None:
             role, turn = speaker.lower(), turn + (speaker == "Assistant")
         begin = _FENCE.match(text) if what else None
         # A result may have fences of its own.
-        end = (text.find if what == "Use" else text.rfind)("\n```", begin.end() - 1) if begin else -1
-        block, rest = (text[begin.end() : end], text[end + 4 :]) if begin and end >= 0 else ("", text)
+        end = (
+            (text.find if what == "Use" else text.rfind)("\n```", begin.end() - 1) if begin else -1
+        )
+        block, rest = (
+            (text[begin.end() : end], text[end + 4 :]) if begin and end >= 0 else ("", text)
+        )
         if what == "Use":
             builder.add_call(f"turn {turn}", name, block)
         elif what == "Result":
@@ -97,7 +121,9 @@ def _outcome(run: Row) -> tuple[str, Status]:
     known = status_of(result.get("exitCode", result.get("success")))
     status = STATUSES.get(run.text("status"), "unknown") if known == "unknown" else known
     error = run.child("error").text("message") or run.text("error", "reason")
-    return error or result.text("output", "summary") or content_text(result.get("content") or told), status
+    return error or result.text("output", "summary") or content_text(
+        result.get("content") or told
+    ), status
 
 
 FORMAT = Format("amp", "Amp thread", read, detects)

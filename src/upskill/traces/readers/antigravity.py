@@ -16,11 +16,16 @@ _REQUEST = re.compile(r"<USER_REQUEST>\n?(.*?)\n?</USER_REQUEST>\s*", re.S)
 _MODEL = re.compile(r"`?Model Selection`? from .*? to (.+?)\.(?:\s|$)")
 _TIMES = re.compile(r"\ACreated At: (\S+)\n(?:Completed At: (\S+)\n)?")
 _TYPED = re.compile(r"The USER performed the following action:\n(?:Command: (.*)\nCWD: (.*)\n)?")
-_ENDED = re.compile(r"\A\s*The command (completed successfully|(?:exited with|failed with exit) code:? (-?\d+))")
+_ENDED = re.compile(
+    r"\A\s*The command (completed successfully|(?:exited with|failed with exit) code:? (-?\d+))"
+)
 
 
 def detects(sample: Sample) -> bool:
-    return any("step_index" in row and row.get("type") in ("USER_INPUT", "PLANNER_RESPONSE") for row in sample.rows)
+    return any(
+        "step_index" in row and row.get("type") in ("USER_INPUT", "PLANNER_RESPONSE")
+        for row in sample.rows
+    )
 
 
 def read(builder: TraceBuilder) -> None:
@@ -34,7 +39,9 @@ def read(builder: TraceBuilder) -> None:
         elif kind == "PLANNER_RESPONSE" or row.get("thinking") or row.get("tool_calls"):
             asked, waiting = str(row.get("step_index")), len(row.array("tool_calls"))
             _read_answer(builder, row, asked)
-        elif source == "MODEL" or (waiting and kind == "ERROR_MESSAGE"):  # calls are answered in their order
+        elif source == "MODEL" or (
+            waiting and kind == "ERROR_MESSAGE"
+        ):  # calls are answered in their order
             _read_result(builder, row, asked if waiting else "")
             waiting -= bool(waiting)
         elif source == "USER_EXPLICIT":
@@ -42,7 +49,9 @@ def read(builder: TraceBuilder) -> None:
         elif source == "SYSTEM":
             builder.add_text("system", row.text("content", "error"))
     if cut:
-        builder.warn(f"{counted(cut, 'line')} cut short; transcript_full.jsonl beside it may have the rest")
+        builder.warn(
+            f"{counted(cut, 'line')} cut short; transcript_full.jsonl beside it may have the rest"
+        )
 
 
 def _read_request(builder: TraceBuilder, content: str) -> None:
@@ -56,7 +65,9 @@ def _read_request(builder: TraceBuilder, content: str) -> None:
 
 def _read_answer(builder: TraceBuilder, row: Row, name: str) -> None:
     builder.model = row.text("model") or builder.model
-    builder.usage += read_usage(row.child("usage"), "input_tokens", "output_tokens", "cached_content_token_count")
+    builder.usage += read_usage(
+        row.child("usage"), "input_tokens", "output_tokens", "cached_content_token_count"
+    )
     builder.add_text("thinking", row.text("thinking"))
     builder.add_text("assistant", row.text("content"))
     for call in row.children("tool_calls"):
@@ -79,7 +90,9 @@ def _read_result(builder: TraceBuilder, row: Row, name: str) -> None:
     times = _TIMES.match(content)
     output = content[times.end() :] if times else content
     seconds = seconds_between(times[1], times[2] or "") if times else None
-    builder.add_result(name, output, _status(row, output), tool=row.text("type").lower(), seconds=seconds)
+    builder.add_result(
+        name, output, _status(row, output), tool=row.text("type").lower(), seconds=seconds
+    )
 
 
 def _read_action(builder: TraceBuilder, row: Row) -> None:

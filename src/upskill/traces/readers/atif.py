@@ -81,7 +81,11 @@ def write(trace: Trace) -> str:
     document = {
         "schema_version": "ATIF-v1.4",
         "session_id": trace.session,
-        "agent": {"name": trace.agent or "upskill", "version": __version__, "model_name": trace.model},
+        "agent": {
+            "name": trace.agent or "upskill",
+            "version": __version__,
+            "model_name": trace.model,
+        },
         "steps": [_step_to_dict(number, step) for number, step in enumerate(trace.steps, start=1)],
         "final_metrics": {
             "total_prompt_tokens": usage.input_tokens,
@@ -93,7 +97,9 @@ def write(trace: Trace) -> str:
         },
         "extra": {name: value for name, value in extra.items() if value},
     }
-    return json.dumps(document, indent=1)  # in ASCII: models do write lone surrogates, and they survive this way
+    return json.dumps(
+        document, indent=1
+    )  # in ASCII: models do write lone surrogates, and they survive this way
 
 
 def _step_to_dict(number: int, step: Step) -> dict[str, Any]:
@@ -106,7 +112,11 @@ def _step_to_dict(number: int, step: Step) -> dict[str, Any]:
         document["reasoning_content"] = step.text
     elif step.kind == "tool":
         call_id = f"call_{number}"
-        call = {"tool_call_id": call_id, "function_name": step.tool, "arguments": dict(step.arguments)}
+        call = {
+            "tool_call_id": call_id,
+            "function_name": step.tool,
+            "arguments": dict(step.arguments),
+        }
         document["tool_calls"] = [call]
         document["observation"] = {"results": [{"source_call_id": call_id, "content": step.output}]}
         extra["status"] = step.status

@@ -12,11 +12,18 @@ from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder, split_path
 from upskill.traces.values import Row, as_row, iso_time
 
-STATUSES: dict[str, Status] = {"success": "ok", "failed_with_in_kernel_exception": "error", "timeout": "error"}
+STATUSES: dict[str, Status] = {
+    "success": "ok",
+    "failed_with_in_kernel_exception": "error",
+    "timeout": "error",
+}
 PLAIN = ("text", "result", "content", "output_str")  # fields with the whole text
 THOUGHTS = ("thoughts", "reasoning_recap")
 THINKER = "a8km123"  # what models that think say meanwhile is a message of this tool
-HIDDEN = ("user_editable_context", "model_editable_context")  # what the person told about themselves, long before
+HIDDEN = (
+    "user_editable_context",
+    "model_editable_context",
+)  # what the person told about themselves, long before
 
 
 def detects(sample: Sample) -> bool:
@@ -25,7 +32,9 @@ def detects(sample: Sample) -> bool:
 
 def _nodes(conversation: Row) -> dict[str, Row]:
     nodes = {name: as_row(node) for name, node in conversation.child("mapping").items()}
-    is_tree = any("message" in node and ("parent" in node or "children" in node) for node in nodes.values())
+    is_tree = any(
+        "message" in node and ("parent" in node or "children" in node) for node in nodes.values()
+    )
     return nodes if is_tree else {}
 
 
@@ -34,8 +43,16 @@ def read(builder: TraceBuilder) -> None:
     rows.sort(key=lambda row: row.number("update_time") or row.number("create_time") or 0)
     titles = Counter(row.text("title") for row in rows)
     labels = {_label(row, titles) or str(number): row for number, row in enumerate(rows, start=1)}
-    wanted = [row for row in rows if row.text("conversation_id", "id") == split_path(builder.path)[1] != ""]
-    conversation = wanted[0] if wanted else labels[builder.choose_session([*labels], "conversations", latest=True)]
+    wanted = [
+        row
+        for row in rows
+        if row.text("conversation_id", "id") == split_path(builder.path)[1] != ""
+    ]
+    conversation = (
+        wanted[0]
+        if wanted
+        else labels[builder.choose_session([*labels], "conversations", latest=True)]
+    )
     builder.session = conversation.text("conversation_id", "id")
     builder.model = conversation.text("default_model_slug")
     builder.started = _time(conversation)
@@ -47,7 +64,11 @@ def read(builder: TraceBuilder) -> None:
 
 def _label(row: Row, titles: Counter[str]) -> str:
     title = row.text("title")
-    return title if title and titles[title] == 1 and "/" not in title else row.text("conversation_id", "id")
+    return (
+        title
+        if title and titles[title] == 1 and "/" not in title
+        else row.text("conversation_id", "id")
+    )
 
 
 def _time(row: Row) -> str:
@@ -62,7 +83,9 @@ def _branch(builder: TraceBuilder, conversation: Row) -> list[Row]:
     while at in nodes and at not in branch:
         branch[at] = nodes[at]
         at = nodes[at].text("parent")
-    if others := sum(bool(node.child("message")) for name, node in nodes.items() if name not in branch):
+    if others := sum(
+        bool(node.child("message")) for name, node in nodes.items() if name not in branch
+    ):
         builder.warn(f"skipped {counted(others, 'message')} from turns that were undone")
     return [message for node in reversed(branch.values()) if (message := node.child("message"))]
 
@@ -73,7 +96,11 @@ def _kind(message: Row) -> str:
 
 def _read_message(builder: TraceBuilder, message: Row, last_call: str) -> str:
     """Add a message; the id of the call that the next result belongs to."""
-    author, content, metadata = message.child("author"), message.child("content"), message.child("metadata")
+    author, content, metadata = (
+        message.child("author"),
+        message.child("content"),
+        message.child("metadata"),
+    )
     role, kind, text = author.text("role"), content.text("content_type"), _text(content)
     recipient = message.text("recipient") or "all"
     builder.model = metadata.text("model_slug") or builder.model
@@ -82,7 +109,9 @@ def _read_message(builder: TraceBuilder, message: Row, last_call: str) -> str:
         builder.extend_call(last_call, output=found)
     if role == "tool" and not thinks:
         status = STATUSES.get(metadata.child("aggregate_result").text("status"), "unknown")
-        builder.add_result(last_call, text, "error" if kind == "system_error" else status, tool=author.text("name"))
+        builder.add_result(
+            last_call, text, "error" if kind == "system_error" else status, tool=author.text("name")
+        )
         builder.leave_out(_kind(message), not {"parts", *PLAIN} & set(content))
     if role == "assistant" and recipient != "all":
         call = message.text("id") or recipient
@@ -101,14 +130,22 @@ def _read_message(builder: TraceBuilder, message: Row, last_call: str) -> str:
 
 def _found(metadata: Row) -> str:
     """What a search found, which is told with the answer."""
-    entries = [entry for group in metadata.children("search_result_groups") for entry in group.children("entries")]
+    entries = [
+        entry
+        for group in metadata.children("search_result_groups")
+        for entry in group.children("entries")
+    ]
     return "\n".join(" ".join(map(entry.text, ("title", "url", "snippet"))) for entry in entries)
 
 
 def _text(content: Row) -> str:
     thoughts = [thought.text("content", "summary") for thought in content.children("thoughts")]
-    parts = [part if isinstance(part, str) else _part(as_row(part)) for part in content.array("parts")]
-    about = [content.text(name) for name in ("user_profile", "user_instructions", "model_set_context")]
+    parts = [
+        part if isinstance(part, str) else _part(as_row(part)) for part in content.array("parts")
+    ]
+    about = [
+        content.text(name) for name in ("user_profile", "user_instructions", "model_set_context")
+    ]
     return "\n".join(filter(None, [*thoughts, *parts, *about])) or content.text(*PLAIN)
 
 

@@ -14,7 +14,9 @@ BLOCKS = ("text", "thinking", "tool_use", "tool_result", "voice_note", "image", 
 
 
 def detects(sample: Sample) -> bool:
-    return any("sender" in message for row in sample.values[:50] for message in _messages(as_row(row))[:5])
+    return any(
+        "sender" in message for row in sample.values[:50] for message in _messages(as_row(row))[:5]
+    )
 
 
 def _messages(conversation: Row) -> list[Row]:
@@ -37,14 +39,18 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
     role, builder.at = message.text("sender"), message.text("created_at")
     for block in message.children("content"):
         builder.leave_out(kind_of(block), block.get("type") not in BLOCKS)
-    blocks = [_with_id(block) for block in message.children("content") if block.get("type") in BLOCKS]
+    blocks = [
+        _with_id(block) for block in message.children("content") if block.get("type") in BLOCKS
+    ]
     if any(block.get("text") or block.get("type") != "text" for block in blocks):
         builder.add_content(role, blocks)
     else:  # older exports have the text alone
         builder.add_content(role, message.text("text"))
     for file in (*message.children("attachments"), *message.children("files")):
         content = file.text("extracted_content")
-        builder.add_content(role, f"[file {file.text('file_name')}]" + (f"\n{content}" if content else ""))
+        builder.add_content(
+            role, f"[file {file.text('file_name')}]" + (f"\n{content}" if content else "")
+        )
 
 
 def _with_id(block: Row) -> dict[str, Any]:

@@ -14,20 +14,51 @@ from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, anthropic_usage, as_row, content_text, read_usage
 
 # What the program itself writes into the user's turns.
-BY_PROGRAM = ("<local-command-", "<command-name>", "<command-message>", "<system-reminder>", "Caveat: The messages")
+BY_PROGRAM = (
+    "<local-command-",
+    "<command-name>",
+    "<command-message>",
+    "<system-reminder>",
+    "Caveat: The messages",
+)
 NOISE = (
-    *("progress", "summary", "queue-operation", "file-history-snapshot", "last-prompt", "mode", "permission-mode"),
-    *("custom-title", "ai-title", "agent-name", "agent-color", "pr-link", "worktree-state", "system", "attachment"),
+    *(
+        "progress",
+        "summary",
+        "queue-operation",
+        "file-history-snapshot",
+        "last-prompt",
+        "mode",
+        "permission-mode",
+    ),
+    *(
+        "custom-title",
+        "ai-title",
+        "agent-name",
+        "agent-color",
+        "pr-link",
+        "worktree-state",
+        "system",
+        "attachment",
+    ),
     *("stream_event", "rate_limit_event", "assistant/thinking", "assistant/redacted_thinking"),
 )
 EXPORTED = "loglines"
-TYPED = re.compile(r"<bash-(input|stdout|stderr)>(.*?)</bash-\1>", re.S)  # a command that the person ran with `!`
-IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some who publish a session
+TYPED = re.compile(
+    r"<bash-(input|stdout|stderr)>(.*?)</bash-\1>", re.S
+)  # a command that the person ran with `!`
+IDS = (
+    "sessionId",
+    "session_id",
+    "parentUuid",
+    "leafUuid",
+)  # left out by some who publish a session
 
 
 def detects(sample: Sample) -> bool:
     return any(
-        row.get("type") in ("user", "assistant", "system", "summary", "result", "queue-operation", "attachment")
+        row.get("type")
+        in ("user", "assistant", "system", "summary", "result", "queue-operation", "attachment")
         and (any(name in row for name in IDS) or "content" in row.child("message"))
         for row in (*sample.rows, *as_row(sample.document).children(EXPORTED))
     )
@@ -89,7 +120,9 @@ def _read_file(builder: TraceBuilder, agent: str = "") -> None:
 
 def _read_user(builder: TraceBuilder, row: Row, message: Row) -> None:
     content = message.get("content")
-    by_program = any(row.get(mark) is True for mark in ("isMeta", "isSynthetic", "isCompactSummary"))
+    by_program = any(
+        row.get(mark) is True for mark in ("isMeta", "isSynthetic", "isCompactSummary")
+    )
     if isinstance(content, str) and TYPED.match(content.lstrip()):
         _read_typed(builder, TYPED.findall(content))
         return

@@ -10,18 +10,43 @@ from pathlib import Path
 from upskill.plain import list_or_empty
 from upskill.traces import Status, StepKind, Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder
-from upskill.traces.values import Row, as_row, content_text, exit_status, parse_object, read_usage, status_of
+from upskill.traces.values import (
+    Row,
+    as_row,
+    content_text,
+    exit_status,
+    parse_object,
+    read_usage,
+    status_of,
+)
 
 ROLLOUT = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 STREAM = ("thread.started", "turn.started", "item.started", "item.completed", "turn.completed")
 # What the program itself writes into the user's turns.
 BY_PROGRAM = (
-    *("<environment_context>", "<user_instructions>", "<turn_aborted>", "<permissions", "<collaboration_mode>"),
+    *(
+        "<environment_context>",
+        "<user_instructions>",
+        "<turn_aborted>",
+        "<permissions",
+        "<collaboration_mode>",
+    ),
     *("<skill>", "<skills_instructions>", "<subagent_notification>", "# AGENTS.md instructions"),
 )
-STREAM_KINDS: dict[str, StepKind] = {"agent_message": "assistant", "reasoning": "thinking", "user_message": "user"}
+STREAM_KINDS: dict[str, StepKind] = {
+    "agent_message": "assistant",
+    "reasoning": "thinking",
+    "user_message": "user",
+}
 NOISE = (
-    *("turn_context", "session_meta", "turn.started", "state", "world_state", "response_item/reasoning"),
+    *(
+        "turn_context",
+        "session_meta",
+        "turn.started",
+        "state",
+        "world_state",
+        "response_item/reasoning",
+    ),
     *(
         "event_msg/token_count",
         "event_msg/task_started",
@@ -33,7 +58,9 @@ NOISE = (
 REFUSALS = ("unsupported ", "failed to parse ", "exec_command failed", "apply_patch verification")
 STATUSES: dict[str, Status] = {"completed": "ok", "failed": "error", "declined": "error"}
 # "Chunk ID: 9e5f71\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n" and its older forms.
-_ENVELOPE = re.compile(r"\A(?=Chunk ID: |Exit code: |Wall time: )(?:[A-Z][\w ]*: [^\n]*\n|Process [^\n]*\n)+?Output:\n")
+_ENVELOPE = re.compile(
+    r"\A(?=Chunk ID: |Exit code: |Wall time: )(?:[A-Z][\w ]*: [^\n]*\n|Process [^\n]*\n)+?Output:\n"
+)
 _WALL = re.compile(r"^Wall time: ([\d.]+) seconds?$", re.M)
 
 
@@ -63,7 +90,12 @@ def _drop_copied(builder: TraceBuilder, other: TraceBuilder) -> None:
     """Leave out what a sub-agent was given of the session that started it."""
     copied = 0
     for mine, copy in zip(builder.steps, other.steps, strict=False):
-        if (mine.kind, mine.text, mine.tool, mine.arguments) != (copy.kind, copy.text, copy.tool, copy.arguments):
+        if (mine.kind, mine.text, mine.tool, mine.arguments) != (
+            copy.kind,
+            copy.text,
+            copy.tool,
+            copy.arguments,
+        ):
             break
         copied += 1
     del other.steps[:copied], other.ids[:copied]
@@ -73,7 +105,9 @@ class _Reader(TraceBuilder):
     def __init__(self, path: Path, agent: str) -> None:
         super().__init__(path, agent)
         self.read_files = {path}
-        self.spawned: dict[str, str] = {}  # the threads of sub-agents, by the call that started them
+        self.spawned: dict[
+            str, str
+        ] = {}  # the threads of sub-agents, by the call that started them
         # The same turn comes as an item and as an event, in either order.
         self.unmatched = {"item": Counter[tuple[str, str]](), "event": Counter[tuple[str, str]]()}
 
@@ -83,7 +117,9 @@ class _Reader(TraceBuilder):
             self.row(row)
         for call, thread in self.spawned.items():
             files = sorted(self.path.parent.parent.glob(f"*/rollout-*{glob.escape(thread)}.jsonl*"))
-            for file in [file for file in files if file not in self.read_files and len(thread) >= 8][:1]:
+            for file in [
+                file for file in files if file not in self.read_files and len(thread) >= 8
+            ][:1]:
                 self.read_files.add(file)
                 other = _Reader(file, self.agent)
                 other.subagent, other.read_files = thread, self.read_files
@@ -94,8 +130,12 @@ class _Reader(TraceBuilder):
     def row(self, row: Row) -> None:
         kind, payload, self.at = row.get("type"), row.child("payload"), row.text("timestamp")
         if kind == "session_meta":
-            if self.subagent and not self.session:  # that of the session it was forked from may follow
-                self.subagent = _spawned(payload).text("agent_nickname", "agent_role") or self.subagent
+            if (
+                self.subagent and not self.session
+            ):  # that of the session it was forked from may follow
+                self.subagent = (
+                    _spawned(payload).text("agent_nickname", "agent_role") or self.subagent
+                )
             self.session = self.session or payload.text("id")
             self.cwd = self.cwd or payload.text("cwd")
             self.started = self.started or payload.text("timestamp") or self.at
@@ -169,7 +209,9 @@ class _Reader(TraceBuilder):
     def event(self, payload: Row) -> None:
         kind = payload.text("type")
         if kind in ("user_message", "agent_message"):
-            self.turn("event", "user" if kind == "user_message" else "assistant", payload.text("message"))
+            self.turn(
+                "event", "user" if kind == "user_message" else "assistant", payload.text("message")
+            )
         elif kind == "agent_reasoning":
             self.turn("event", "thinking", payload.text("text"))
         elif kind == "token_count":
@@ -188,7 +230,9 @@ class _Reader(TraceBuilder):
         elif kind == "item_completed":
             self.completed(payload.child("item"))
         elif kind in ("turn_aborted", "error", "stream_error"):
-            self.add_text("system", f"{kind.replace('_', ' ')}: {payload.text('message', 'reason')}")
+            self.add_text(
+                "system", f"{kind.replace('_', ' ')}: {payload.text('message', 'reason')}"
+            )
 
     def begin(self, kind: str, payload: Row) -> None:
         call_id = payload.text("call_id")
@@ -196,8 +240,12 @@ class _Reader(TraceBuilder):
             self.use()
         else:
             invocation = payload.child("invocation")
-            tool = invocation.text("tool") or ("apply_patch" if kind.startswith("patch") else "shell")
-            arguments = {key: payload[key] for key in ("command", "cwd", "changes") if key in payload}
+            tool = invocation.text("tool") or (
+                "apply_patch" if kind.startswith("patch") else "shell"
+            )
+            arguments = {
+                key: payload[key] for key in ("command", "cwd", "changes") if key in payload
+            }
             self.add_call(call_id, tool, invocation.get("arguments") if invocation else arguments)
 
     def end(self, payload: Row) -> None:
@@ -223,17 +271,34 @@ class _Reader(TraceBuilder):
         if kind == "error" or kind in STREAM_KINDS:
             self.use()
             if done:
-                self.add_text(STREAM_KINDS.get(kind, "system"), f"error: {text}" if kind == "error" else text)
+                self.add_text(
+                    STREAM_KINDS.get(kind, "system"), f"error: {text}" if kind == "error" else text
+                )
             return
         self.use()
         if not self.has_call(call_id):
-            other = ("aggregated_output", "exit_code", "status", "result", "error", "id", "type", "tool")
+            other = (
+                "aggregated_output",
+                "exit_code",
+                "status",
+                "result",
+                "error",
+                "id",
+                "type",
+                "tool",
+            )
             arguments = {key: value for key, value in item.items() if key not in other}
             tool = "__".join(filter(None, (item.text("server"), item.text("tool")))) or kind
             self.add_call(call_id, tool, item.get("arguments", arguments))
         if done:
-            status: Status = "error" if item.get("status") in ("failed", "declined") or item.get("error") else "ok"
-            output = item.text("aggregated_output") or content_text(item.get("result") or item.get("error"))
+            status: Status = (
+                "error"
+                if item.get("status") in ("failed", "declined") or item.get("error")
+                else "ok"
+            )
+            output = item.text("aggregated_output") or content_text(
+                item.get("result") or item.get("error")
+            )
             self.add_result(call_id, output, status)
 
 
@@ -245,7 +310,11 @@ def _unwrap_output(output: object) -> tuple[str, Status, float | None]:
     if "output" in data or "content" in data:
         metadata = data.child("metadata")
         status = status_of(metadata.get("exit_code", data.get("success")))
-        return content_text(data.get("output", data.get("content"))), status, metadata.number("duration_seconds")
+        return (
+            content_text(data.get("output", data.get("content"))),
+            status,
+            metadata.number("duration_seconds"),
+        )
     text = content_text(list_or_empty(output) or output)
     envelope = _ENVELOPE.match(text)
     if envelope is None:
@@ -264,7 +333,11 @@ def _undone_turns(row: Row) -> int:
 
 
 def _usage(data: Row) -> Usage:
-    return read_usage(data, "input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
+    return read_usage(
+        data, "input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens"
+    )
 
 
-FORMAT = Format("codex", "Codex session", _Reader.fill, detects, is_main=is_main, builder=_Reader, noise=NOISE)
+FORMAT = Format(
+    "codex", "Codex session", _Reader.fill, detects, is_main=is_main, builder=_Reader, noise=NOISE
+)

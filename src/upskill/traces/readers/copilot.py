@@ -11,11 +11,21 @@ from upskill.traces.values import Row, as_row, content_text, read_usage, status_
 
 _EVENT = re.compile(r"(?:session|user|assistant|tool|subagent|system|hook)\.\w+")
 
-NOISE = ("assistant.turn_start", "assistant.turn_end", "session.info", "hook.start", "hook.end", "system.notification")
+NOISE = (
+    "assistant.turn_start",
+    "assistant.turn_end",
+    "session.info",
+    "hook.start",
+    "hook.end",
+    "system.notification",
+)
 
 
 def detects(sample: Sample) -> bool:
-    return any(isinstance(row.get("data"), dict) and _EVENT.fullmatch(row.text("type")) for row in sample.rows)
+    return any(
+        isinstance(row.get("data"), dict) and _EVENT.fullmatch(row.text("type"))
+        for row in sample.rows
+    )
 
 
 class _Reader(TraceBuilder):
@@ -57,7 +67,9 @@ class _Reader(TraceBuilder):
         elif kind == "tool.execution_start":
             self.call(data, data.text("toolName"))
         elif kind == "tool.execution_complete":
-            output = content_text(data.child("result").get("content")) or data.child("error").text("message")
+            output = content_text(data.child("result").get("content")) or data.child("error").text(
+                "message"
+            )
             self.add_result(data.text("toolCallId"), output, status_of(data.get("success")))
         elif kind == "subagent.started":
             self.agents[data.text("toolCallId")] = data.text("agentName")
@@ -68,7 +80,10 @@ class _Reader(TraceBuilder):
         elif kind == "session.shutdown":
             self.stop = data.text("shutdownType")
             usages = [as_row(model).child("usage") for model in data.child("modelMetrics").values()]
-            counts = [read_usage(usage, "inputTokens", "outputTokens", "cacheReadTokens") for usage in usages]
+            counts = [
+                read_usage(usage, "inputTokens", "outputTokens", "cacheReadTokens")
+                for usage in usages
+            ]
             self.usage = sum(counts, self.usage)
 
     def answer(self, data: Row) -> None:
@@ -92,4 +107,6 @@ class _Reader(TraceBuilder):
             self.add_call(call_id, tool, data.get("arguments"))
 
 
-FORMAT = Format("copilot", "Copilot CLI session", _Reader.fill, detects, builder=_Reader, noise=NOISE)
+FORMAT = Format(
+    "copilot", "Copilot CLI session", _Reader.fill, detects, builder=_Reader, noise=NOISE
+)

@@ -46,7 +46,9 @@ def read(builder: TraceBuilder) -> None:
         elif role:
             content = message.get("content", row.get("content"))
             if role == "user":
-                role = "system" if content_text(content).lstrip().startswith("<user_info>") else role
+                role = (
+                    "system" if content_text(content).lstrip().startswith("<user_info>") else role
+                )
                 content = _strip_tags(content)
             builder.add_content(role, content, status="unknown")
 
@@ -58,7 +60,9 @@ def _strip_tags(content: object) -> object:
     if (blocks := as_list(content)) is None:
         return content
     return [
-        block | {"text": _strip_tags(block["text"])} if isinstance((block := as_row(item)).get("text"), str) else item
+        block | {"text": _strip_tags(block["text"])}
+        if isinstance((block := as_row(item)).get("text"), str)
+        else item
         for item in blocks
     ]
 
@@ -66,7 +70,10 @@ def _strip_tags(content: object) -> object:
 def _read_call(builder: TraceBuilder, row: Row) -> None:
     tool_call = row.child("tool_call")
     call_id = row.text("call_id") or tool_call.text("toolCallId")
-    name = next((key for key in tool_call if key.endswith(_TOOL)), "function" if "function" in tool_call else "")
+    name = next(
+        (key for key in tool_call if key.endswith(_TOOL)),
+        "function" if "function" in tool_call else "",
+    )
     call = tool_call.child(name)
     tool = call.text("name") if name == "function" else name.removesuffix(_TOOL)
     if not builder.has_call(call_id):

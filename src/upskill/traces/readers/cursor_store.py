@@ -15,15 +15,24 @@ from upskill.traces.formats import Sample, TraceBuilder, open_database, split_pa
 from upskill.traces.values import Row, as_row, content_text, iso_time, parse_object, read_usage
 
 ROLES = {1: "user", 2: "assistant", "user": "user", "ai": "assistant"}
-ITEMS = {"composer.composerData": "allComposers", "workbench.panel.aichat.view.aichat.chatdata": "tabs"}
+ITEMS = {
+    "composer.composerData": "allComposers",
+    "workbench.panel.aichat.view.aichat.chatdata": "tabs",
+}
 FAILED = ("error", "cancelled", "rejected")
-KIND = ("a Cursor database", "Copy it together with the files beside it (-wal, -shm) while Cursor is closed.")
+KIND = (
+    "a Cursor database",
+    "Copy it together with the files beside it (-wal, -shm) while Cursor is closed.",
+)
 GLOBAL = "Cursor keeps newer ones in `User/globalStorage/state.vscdb`, for all workspaces."
 EMPTY = "bubble"  # what the editor shows while nothing is said yet
 
 
 def is_store(sample: Sample) -> bool:
-    return not {"cursorDiskKV", "ItemTable"}.isdisjoint(sample.tables) or {"blobs", "meta"} <= sample.tables
+    return (
+        not {"cursorDiskKV", "ItemTable"}.isdisjoint(sample.tables)
+        or {"blobs", "meta"} <= sample.tables
+    )
 
 
 def store_rows(builder: TraceBuilder) -> Iterator[Row]:
@@ -32,14 +41,19 @@ def store_rows(builder: TraceBuilder) -> Iterator[Row]:
             yield from _chat(builder, connection)
         else:
             composers = {each.text("composerId"): each for each in _composers(connection)}
-            builder.session = builder.choose_session([*composers], "conversations", latest=True, missing=GLOBAL)
+            builder.session = builder.choose_session(
+                [*composers], "conversations", latest=True, missing=GLOBAL
+            )
             yield from _conversation(builder, connection, composers[builder.session])
 
 
 def list_conversations(database: Path) -> list[tuple[str, float]]:
     """Latest first: id, and time of the last change in seconds."""
     with open_database(database, *KIND) as connection:
-        return [(each.text("composerId"), _changed(each) / 1000) for each in reversed(_composers(connection))]
+        return [
+            (each.text("composerId"), _changed(each) / 1000)
+            for each in reversed(_composers(connection))
+        ]
 
 
 def _object(data: object) -> Row:
@@ -47,7 +61,9 @@ def _object(data: object) -> Row:
 
 
 def _changed(composer: Row) -> float:
-    return next(filter(None, map(composer.number, ("lastUpdatedAt", "lastSendTime", "createdAt"))), 0)
+    return next(
+        filter(None, map(composer.number, ("lastUpdatedAt", "lastSendTime", "createdAt"))), 0
+    )
 
 
 def _composers(connection: sqlite3.Connection) -> list[Row]:
@@ -58,14 +74,25 @@ def _composers(connection: sqlite3.Connection) -> list[Row]:
         for key, value in connection.execute(query):
             found.append(Row(_object(value) | {"composerId": str(key).partition(":")[2]}))
     if "ItemTable" in tables:
-        for key, value in connection.execute("SELECT key, value FROM ItemTable WHERE key IN (?, ?)", tuple(ITEMS)):
+        for key, value in connection.execute(
+            "SELECT key, value FROM ItemTable WHERE key IN (?, ?)", tuple(ITEMS)
+        ):
             tabs = _object(value).children(ITEMS[key])
-            found += [Row({"composerId": tab.text("tabId"), "conversation": tab.get("bubbles")} | tab) for tab in tabs]
-    said = [each for each in found if each.array("fullConversationHeadersOnly") or each.array("conversation")]
+            found += [
+                Row({"composerId": tab.text("tabId"), "conversation": tab.get("bubbles")} | tab)
+                for tab in tabs
+            ]
+    said = [
+        each
+        for each in found
+        if each.array("fullConversationHeadersOnly") or each.array("conversation")
+    ]
     return sorted((each for each in said if each.text("composerId")), key=_changed)
 
 
-def _conversation(builder: TraceBuilder, connection: sqlite3.Connection, composer: Row) -> Iterator[Row]:
+def _conversation(
+    builder: TraceBuilder, connection: sqlite3.Connection, composer: Row
+) -> Iterator[Row]:
     builder.started = iso_time(composer.get("createdAt"))
     builder.model = composer.child("modelConfig").text("modelName")
     builder.cwd = composer.child("workspaceIdentifier").child("uri").text("fsPath", "path")
@@ -90,10 +117,16 @@ def _bubble(bubble: Row) -> Row:
     if call.text("name"):
         call_id = call.text("toolCallId") or bubble.text("bubbleId")
         arguments = _object(call.get("rawArgs")) or call.get("params") or call.get("rawArgs")
-        blocks.append({"type": "tool_use", "id": call_id, "name": call.text("name"), "input": arguments})
+        blocks.append(
+            {"type": "tool_use", "id": call_id, "name": call.text("name"), "input": arguments}
+        )
         if "result" in call or call.text("status") in FAILED:
             blocks.append({"type": "tool_result", "tool_use_id": call_id, **_outcome(call)})
-    return Row(type=EMPTY, role=role, timestamp=at, content=blocks) if role else Row(type="bubble of an unknown kind")
+    return (
+        Row(type=EMPTY, role=role, timestamp=at, content=blocks)
+        if role
+        else Row(type="bubble of an unknown kind")
+    )
 
 
 def _outcome(call: Row) -> dict[str, Any]:
@@ -101,8 +134,13 @@ def _outcome(call: Row) -> dict[str, Any]:
     fields = _object(result) if isinstance(result, str) else as_row(result)
     code = fields.get("exitCode", fields.get("exitCodeV2"))
     failed = status in FAILED or bool(code) or "rejected" in call.text("userDecision")
-    output = fields.text("output", "contents", "stdout", "error") or content_text(fields or result or call.get("error"))
-    return {"content": output, "is_error": failed if failed or code == 0 or status == "completed" else None}
+    output = fields.text("output", "contents", "stdout", "error") or content_text(
+        fields or result or call.get("error")
+    )
+    return {
+        "content": output,
+        "is_error": failed if failed or code == 0 or status == "completed" else None,
+    }
 
 
 def _chat(builder: TraceBuilder, connection: sqlite3.Connection) -> Iterator[Row]:

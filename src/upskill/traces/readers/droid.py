@@ -6,16 +6,30 @@ import re
 
 from upskill.traces import Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder
-from upskill.traces.values import Row, anthropic_usage, as_row, content_text, iso_time, read_usage, status_of
+from upskill.traces.values import (
+    Row,
+    anthropic_usage,
+    as_row,
+    content_text,
+    iso_time,
+    read_usage,
+    status_of,
+)
 
 NOISE = ("todo_state", "session_end", "agent_turn_outcome", "hook")
-_EXIT = re.compile(r"\AError: Command failed \(exit code: (-?\d+)\)|\[Process exited with code (-?\d+)\]\s*\Z")
+_EXIT = re.compile(
+    r"\AError: Command failed \(exit code: (-?\d+)\)|\[Process exited with code (-?\d+)\]\s*\Z"
+)
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>\s*|\Z)", re.S)
 
 
 def detects(sample: Sample) -> bool:
     return any(
-        (row.get("type") == "session_start" and "cwd" in row and not {"title", "owner", "sessionTitle"}.isdisjoint(row))
+        (
+            row.get("type") == "session_start"
+            and "cwd" in row
+            and not {"title", "owner", "sessionTitle"}.isdisjoint(row)
+        )
         or (row.get("type") == "completion" and "finalText" in row)
         or (row.get("type") == "tool_call" and "toolName" in row and "parameters" in row)
         for row in sample.rows
@@ -26,7 +40,9 @@ def read(builder: TraceBuilder) -> None:
     settings = builder.read_beside(f"{builder.path.stem}.settings.json")
     builder.model = settings.text("model")
     sent = "inputTokens cacheCreationTokens cacheReadTokens"
-    used = read_usage(settings.child("tokenUsage"), sent, "outputTokens", "cacheReadTokens", "thinkingTokens")
+    used = read_usage(
+        settings.child("tokenUsage"), sent, "outputTokens", "cacheReadTokens", "thinkingTokens"
+    )
     builder.usage = used if used.total_tokens else Usage()
     for row in builder.watch(builder.read_lines()):
         builder.at = row.text("timestamp") or iso_time(row.get("timestamp"))
@@ -37,7 +53,10 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
     kind, message = row.text("type"), row.child("message")
     if kind in ("session_start", "system"):
         builder.session = row.text("session_id", "sessionId", "id") or builder.session
-        builder.cwd, builder.model = row.text("cwd") or builder.cwd, row.text("model") or builder.model
+        builder.cwd, builder.model = (
+            row.text("cwd") or builder.cwd,
+            row.text("model") or builder.model,
+        )
         builder.use()
     elif kind == "message" and "hookEventName" in message:
         _read_hook(builder, message)
@@ -59,14 +78,18 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
         builder.add_text("system", f"error: {row.text('message')}")
     elif kind == "completion":
         builder.usage = anthropic_usage(row.child("usage"))
-        if not any(step.text == row.text("finalText") for step in builder.steps):  # the last message, mostly
+        if not any(
+            step.text == row.text("finalText") for step in builder.steps
+        ):  # the last message, mostly
             builder.add_text("assistant", row.text("finalText"))
         builder.use()
 
 
 def _read_hook(builder: TraceBuilder, message: Row) -> None:
     for result in message.children("hookResults"):
-        builder.add_text("system", "\n".join(filter(None, (result.text("stdout"), result.text("stderr")))))
+        builder.add_text(
+            "system", "\n".join(filter(None, (result.text("stdout"), result.text("stderr"))))
+        )
     builder.leave_out("hook")
 
 

@@ -8,7 +8,13 @@ from typing import Any
 from upskill.plain import as_list, counted, list_or_empty
 from upskill.traces import Status
 from upskill.traces.formats import ROLES, Format, Sample, TraceBuilder, load_document
-from upskill.traces.readers.gemini_parts import STATUSES, add_parts, has_parts, parts_usage, response_output
+from upskill.traces.readers.gemini_parts import (
+    STATUSES,
+    add_parts,
+    has_parts,
+    parts_usage,
+    response_output,
+)
 from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
 
 BY_PROGRAM = ("<session_context>", "<hook_context>")  # put beside the person's words
@@ -24,7 +30,9 @@ def detects(sample: Sample) -> bool:
 
 
 def _has_contents(sample: Sample) -> bool:
-    return any(has_parts(as_row(message)) for message in _contents_in(sample.document, sample.rows)[:20])
+    return any(
+        has_parts(as_row(message)) for message in _contents_in(sample.document, sample.rows)[:20]
+    )
 
 
 def _contents_in(document: object, rows: list[Row]) -> list[Any]:
@@ -50,7 +58,12 @@ def _is_event(row: Row) -> bool:
         return "tool_id" in row
     if kind == "init":
         return "session_id" in row
-    return kind == "message" and "role" in row and isinstance(row.get("content"), str) and "timestamp" in row
+    return (
+        kind == "message"
+        and "role" in row
+        and isinstance(row.get("content"), str)
+        and "timestamp" in row
+    )
 
 
 def read(builder: TraceBuilder) -> None:
@@ -71,8 +84,14 @@ def _read_contents(builder: TraceBuilder, document: object) -> None:
     fields = as_row(document)
     builder.model = fields.text("modelVersion", "model")
     instruction = fields.get("systemInstruction", fields.get("system_instruction"))
-    add_parts(builder, "system", Row(parts=[instruction]) if isinstance(instruction, str) else as_row(instruction))
-    for item in builder.watch(_contents_in(document, [] if document is not None else list(builder.read_lines()))):
+    add_parts(
+        builder,
+        "system",
+        Row(parts=[instruction]) if isinstance(instruction, str) else as_row(instruction),
+    )
+    for item in builder.watch(
+        _contents_in(document, [] if document is not None else list(builder.read_lines()))
+    ):
         message = as_row(item)
         add_parts(builder, "assistant" if message.get("role") == "model" else "user", message)
     answer = fields.child("response") or fields
@@ -92,7 +111,11 @@ def _read_stream(builder: TraceBuilder) -> None:
         pieces.clear()
         builder.at = at
         if kind == "init":
-            builder.session, builder.model, builder.started = row.text("session_id"), row.text("model"), at
+            builder.session, builder.model, builder.started = (
+                row.text("session_id"),
+                row.text("model"),
+                at,
+            )
         elif kind == "message":
             builder.add_content(row.text("role"), row.get("content"))
         elif kind == "tool_use":
@@ -104,7 +127,9 @@ def _read_stream(builder: TraceBuilder) -> None:
         elif kind == "error":
             builder.add_text("system", f"{row.text('severity') or 'error'}: {row.text('message')}")
         elif kind == "result":
-            builder.usage = read_usage(row.child("stats"), "input_tokens", "output_tokens", "cached")
+            builder.usage = read_usage(
+                row.child("stats"), "input_tokens", "output_tokens", "cached"
+            )
             builder.stop = row.text("status")
     builder.add_text("assistant", "".join(pieces))
 
@@ -115,7 +140,9 @@ def _read_chat_lines(builder: TraceBuilder) -> None:
     for row in builder.watch(builder.read_lines()):
         if (undone := row.text("$rewindTo")) in messages:
             kept = list(messages).index(undone)
-            builder.warn(f"skipped {counted(len(messages) - kept, 'message')} from turns that were undone")
+            builder.warn(
+                f"skipped {counted(len(messages) - kept, 'message')} from turns that were undone"
+            )
             messages = dict(list(messages.items())[:kept])
             builder.use()
         elif "$set" in row:
@@ -124,7 +151,10 @@ def _read_chat_lines(builder: TraceBuilder) -> None:
             # rest has other ids.
             told = {content_text(message.get("content")) for message in messages.values()}
             for message in as_row(row["$set"]).children("messages"):
-                if message.text("id") in messages or content_text(message.get("content")) not in told:
+                if (
+                    message.text("id") in messages
+                    or content_text(message.get("content")) not in told
+                ):
                     messages[message.text("id")] = message
         elif "projectHash" in row:
             _read_metadata(builder, row)
@@ -164,7 +194,9 @@ def _read_chat(builder: TraceBuilder, messages: Iterable[Row]) -> None:
         for call in calls:
             builder.at = call.text("timestamp") or at
             output = _response_text(call.get("result")) or content_text(call.get("resultDisplay"))
-            builder.add_done(call.text("name"), call.get("args"), output, _status(call.text("status"), output))
+            builder.add_done(
+                call.text("name"), call.get("args"), output, _status(call.text("status"), output)
+            )
         builder.model = message.text("model") or builder.model
         used = message.child("tokens")
         builder.usage += read_usage(used, "input tool", "output thoughts", "cached", "thoughts")

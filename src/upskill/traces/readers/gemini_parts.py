@@ -11,15 +11,24 @@ STATUSES: dict[str, Status] = {"success": "ok", "error": "error", "cancelled": "
 
 def has_parts(message: Row) -> bool:
     parts = message.get("parts")
-    return isinstance(parts, list) and isinstance(message.get("role", ""), str) and "content" not in message
+    return (
+        isinstance(parts, list)
+        and isinstance(message.get("role", ""), str)
+        and "content" not in message
+    )
 
 
-def add_parts(builder: TraceBuilder, kind: StepKind, message: Row, status: Status = "unknown") -> None:
+def add_parts(
+    builder: TraceBuilder, kind: StepKind, message: Row, status: Status = "unknown"
+) -> None:
     """Add a message. `status` is that of the results in it which do not say whether they are errors."""
     for item in builder.watch(message.array("parts")):
         part = as_row(item)
         # The second names are those of Python's client.
-        call, back = part.child("functionCall", "function_call"), part.child("functionResponse", "function_response")
+        call, back = (
+            part.child("functionCall", "function_call"),
+            part.child("functionResponse", "function_response"),
+        )
         code = part.child("executableCode", "executable_code")
         ran = part.child("codeExecutionResult", "code_execution_result")
         if isinstance(item, str):
@@ -47,14 +56,22 @@ def response_output(response: object) -> tuple[str, bool]:
         return content_text(fields["error"]), True
     for name in ("output", "result", "content"):
         if fields.get(name) is not None:
-            others = {key: value for key, value in fields.items() if key != name and value not in (None, "", [], {})}
-            return "\n".join(filter(None, [content_text(fields[name]), content_text(others or None)])), False
+            others = {
+                key: value
+                for key, value in fields.items()
+                if key != name and value not in (None, "", [], {})
+            }
+            return "\n".join(
+                filter(None, [content_text(fields[name]), content_text(others or None)])
+            ), False
     return content_text(response), False
 
 
 def parts_usage(metadata: Row) -> Usage:
     received = "candidatesTokenCount thoughtsTokenCount"
-    return read_usage(metadata, "promptTokenCount", received, "cachedContentTokenCount", "thoughtsTokenCount")
+    return read_usage(
+        metadata, "promptTokenCount", received, "cachedContentTokenCount", "thoughtsTokenCount"
+    )
 
 
 def _id_of(call: Row) -> str:

@@ -18,12 +18,19 @@ def detects(sample: Sample) -> bool:
         "assistant": "model_id",
         "user": "prompt_index",
     }
-    return any("content" in row or "kind" in row for row in sample.rows if marks.get(row.text("type"), "type?") in row)
+    return any(
+        "content" in row or "kind" in row
+        for row in sample.rows
+        if marks.get(row.text("type"), "type?") in row
+    )
 
 
 def read(builder: TraceBuilder) -> None:
     summary = builder.read_beside("summary.json")
-    builder.session, builder.cwd = summary.child("info").text("id"), summary.child("info").text("cwd")
+    builder.session, builder.cwd = (
+        summary.child("info").text("id"),
+        summary.child("info").text("cwd"),
+    )
     builder.started, builder.model = summary.text("created_at"), summary.text("current_model_id")
     for row in builder.watch(builder.read_lines()):
         _read_row(builder, row)
@@ -50,10 +57,14 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
     elif kind == "tool_result":
         code = _EXIT.search(text)
         text = "\n".join([text, *map(block_text, row.children("images"))])
-        builder.add_result(row.text("tool_call_id"), text, status_of(int(code[1]) if code else None))
+        builder.add_result(
+            row.text("tool_call_id"), text, status_of(int(code[1]) if code else None)
+        )
     elif kind == "backend_tool_call" and (call := row.child("kind")):  # a search by the provider
         status = status_of(True if call.get("status") == "completed" else None)
-        builder.add_done(call.text("tool_type", "name"), call.get("action") or call.get("input"), "", status)
+        builder.add_done(
+            call.text("tool_type", "name"), call.get("action") or call.get("input"), "", status
+        )
 
 
 FORMAT = Format("grok", "Grok CLI session", read, detects)

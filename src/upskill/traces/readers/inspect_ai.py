@@ -16,7 +16,11 @@ def detects(sample: Sample) -> bool:
 def read(builder: TraceBuilder) -> None:
     with open_trace(builder.path) as stream:
         packed = stream.read(len(ARCHIVE)) == ARCHIVE
-        log = unpack_log(ARCHIVE + stream.read(), str(builder.path)) if packed else load_document(builder.path)
+        log = (
+            unpack_log(ARCHIVE + stream.read(), str(builder.path))
+            if packed
+            else load_document(builder.path)
+        )
     samples = {_name(sample): sample for sample in samples_of(log)}
     builder.session = builder.choose_session(list(samples), "samples")
     sample = samples[builder.session]
@@ -26,7 +30,9 @@ def read(builder: TraceBuilder) -> None:
         builder.model = builder.model or name
         sent = "input_tokens input_tokens_cache_read input_tokens_cache_write"
         counts = as_row(used)
-        builder.usage += read_usage(counts, sent, "output_tokens", "input_tokens_cache_read", "reasoning_tokens")
+        builder.usage += read_usage(
+            counts, sent, "output_tokens", "input_tokens_cache_read", "reasoning_tokens"
+        )
     for choice in sample.child("output").children("choices")[:1]:
         builder.stop = choice.text("stop_reason")
     for name, score in sample.child("scores").items():
@@ -44,7 +50,9 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         error = message.child("error")
         output = content_text(content) or error.text("message")
         tool = message.text("function")
-        builder.add_result(message.text("tool_call_id"), output, "error" if error else "ok", tool=tool)
+        builder.add_result(
+            message.text("tool_call_id"), output, "error" if error else "ok", tool=tool
+        )
     else:
         builder.add_content(role, content)
         builder.add_tool_calls(message)

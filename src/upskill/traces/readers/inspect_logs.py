@@ -16,27 +16,53 @@ from upskill.traces.values import Row, as_row
 ARCHIVE = b"PK\x03\x04"
 ATTACHMENT = "attachment://"
 MAX_UNPACKED = 200_000_000  # bytes
-LONG = ("input", "target", "choices", "messages", "output", "metadata", "files")  # fields with long texts
+LONG = (
+    "input",
+    "target",
+    "choices",
+    "messages",
+    "output",
+    "metadata",
+    "files",
+)  # fields with long texts
 HINT = "Check that this is the right file, and that all of it was copied."
 
 
 def unpack_log(data: bytes, where: str) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = [file for file in archive.infolist() if re.fullmatch(r"samples/[^/]+\.json", file.filename)]
+            members = [
+                file
+                for file in archive.infolist()
+                if re.fullmatch(r"samples/[^/]+\.json", file.filename)
+            ]
             if not members:
                 raise UsageError(f"{where}: a zip archive without inspect_ai samples", HINT)
             if sum(file.file_size for file in members) > MAX_UNPACKED:
-                raise UsageError(f"{where}: larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT)
+                raise UsageError(
+                    f"{where}: larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT
+                )
             samples = [as_row(json.loads(archive.read(file))) for file in members]
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+    ) as error:
         raise UsageError(f"{where}: cannot be unpacked: {error}", HINT) from error
     return {"eval": {}, "samples": sorted(samples, key=_order)}
 
 
 def _order(sample: Row) -> tuple[int, str, str]:
     name = str(sample.get("id", ""))
-    return (int(name) if name.isdecimal() and len(name) < 19 else 0, name, str(sample.get("epoch", "")))
+    return (
+        int(name) if name.isdecimal() and len(name) < 19 else 0,
+        name,
+        str(sample.get("epoch", "")),
+    )
 
 
 def samples_of(log: object) -> list[Row]:
@@ -44,7 +70,14 @@ def samples_of(log: object) -> list[Row]:
     fields = as_row(log)
     samples = fields.children("samples") if "eval" in fields else []
     return [
-        Row(sample | {name: _put_back(sample[name], sample.child("attachments")) for name in LONG if name in sample})
+        Row(
+            sample
+            | {
+                name: _put_back(sample[name], sample.child("attachments"))
+                for name in LONG
+                if name in sample
+            }
+        )
         for sample in samples
         if "input" in sample and "target" in sample
     ]

@@ -8,10 +8,44 @@ from upskill.traces.values import Row, content_text, iso_time, kind_of, read_usa
 
 OWN_ROLES = ("_checkpoint", "_usage", "_system_prompt")
 NOISE = (
-    *("_checkpoint", "_usage", "metadata", "usage", "llm", "mcp", "tools", "turn", "agent", "prompt", "permission"),
-    *("plugin", "runtime", "token_counting", "plan_mode", "full_compaction", "context.append_loop_event/step.begin"),
-    *("StepBegin", "TurnEnd", "StatusUpdate", "StepRetry", "ApprovalRequest", "ApprovalResponse", "HookTriggered"),
-    *("HookResolved", "CompactionBegin", "CompactionEnd", "MCPLoadingBegin", "MCPLoadingEnd", "context.undone"),
+    *(
+        "_checkpoint",
+        "_usage",
+        "metadata",
+        "usage",
+        "llm",
+        "mcp",
+        "tools",
+        "turn",
+        "agent",
+        "prompt",
+        "permission",
+    ),
+    *(
+        "plugin",
+        "runtime",
+        "token_counting",
+        "plan_mode",
+        "full_compaction",
+        "context.append_loop_event/step.begin",
+    ),
+    *(
+        "StepBegin",
+        "TurnEnd",
+        "StatusUpdate",
+        "StepRetry",
+        "ApprovalRequest",
+        "ApprovalResponse",
+        "HookTriggered",
+    ),
+    *(
+        "HookResolved",
+        "CompactionBegin",
+        "CompactionEnd",
+        "MCPLoadingBegin",
+        "MCPLoadingEnd",
+        "context.undone",
+    ),
 )
 
 
@@ -59,7 +93,9 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
     elif role in ("user", "assistant", "system", "_system_prompt"):
         by_program = message.child("origin").text("kind") not in ("", "user")
         builder.add_content("system" if by_program else role, content)
-        builder.add_tool_calls(message if "tool_calls" in message else Row(tool_calls=message.array("toolCalls")))
+        builder.add_tool_calls(
+            message if "tool_calls" in message else Row(tool_calls=message.array("toolCalls"))
+        )
 
 
 def _read_record(builder: TraceBuilder, row: Row) -> None:
@@ -71,7 +107,9 @@ def _read_record(builder: TraceBuilder, row: Row) -> None:
     elif kind == "llm.request":
         builder.model = row.text("model") or builder.model
     elif kind in ("config.update", "profile.bind"):
-        builder.cwd = row.text("cwd") or row.child("environmentDisclosure").text("cwd") or builder.cwd
+        builder.cwd = (
+            row.text("cwd") or row.child("environmentDisclosure").text("cwd") or builder.cwd
+        )
         builder.add_text("system", row.text("systemPrompt"))
     elif kind == "context.append_message":
         _read_message(builder, row.child("message"))
@@ -91,8 +129,14 @@ def _read_record(builder: TraceBuilder, row: Row) -> None:
 
 
 def _add_result(builder: TraceBuilder, call_id: str, result: Row) -> None:
-    output = "\n".join(filter(None, (content_text(result.get("output")).rstrip("\n"), result.text("message", "note"))))
-    builder.add_result(call_id, output, status_of(not (result.get("isError") or result.get("is_error"))))
+    output = "\n".join(
+        filter(
+            None, (content_text(result.get("output")).rstrip("\n"), result.text("message", "note"))
+        )
+    )
+    builder.add_result(
+        call_id, output, status_of(not (result.get("isError") or result.get("is_error")))
+    )
 
 
 def _read_event(builder: TraceBuilder, kind: str, payload: Row) -> None:
@@ -109,9 +153,13 @@ def _read_event(builder: TraceBuilder, kind: str, payload: Row) -> None:
         builder.add_arguments(payload.text("arguments_part"))
     elif kind == "StatusUpdate":
         sent = "input_other input_cache_read input_cache_creation"
-        builder.usage += read_usage(payload.child("token_usage"), sent, "output", "input_cache_read")
+        builder.usage += read_usage(
+            payload.child("token_usage"), sent, "output", "input_cache_read"
+        )
     elif kind == "SubagentEvent":
-        builder.subagent = payload.text("agent_id", "task_tool_call_id", "parent_tool_call_id") or "subagent"
+        builder.subagent = (
+            payload.text("agent_id", "task_tool_call_id", "parent_tool_call_id") or "subagent"
+        )
         event = payload.child("event")
         _read_event(builder, event.text("type"), event.child("payload"))
 

@@ -18,7 +18,10 @@ from upskill.traces.values import continue_command, typed_status
 SPEAKERS: dict[str, StepKind] = {
     **dict.fromkeys(("user", "human", "me", "you", "person", "prompt", "task"), "user"),
     **dict.fromkeys(("assistant", "ai", "agent", "bot", "response"), "assistant"),
-    **dict.fromkeys(("claude", "codex", "chatgpt", "gpt", "gemini", "cursor", "copilot", "opencode"), "assistant"),
+    **dict.fromkeys(
+        ("claude", "codex", "chatgpt", "gpt", "gemini", "cursor", "copilot", "opencode"),
+        "assistant",
+    ),
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("thinking", "reasoning", "thought"), "thinking"),
 }
@@ -34,7 +37,9 @@ _BRACKET = re.compile(r"^\[(thinking|tool call|tool result)\]\s*(.*)$", re.I)
 _COMMAND = re.compile(r"^(?:\$|❯|[\w.-]+@[\w.-]+:[^\s$#]*[$#]) (.+)$")
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
 _SETTINGS = (".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".env", ".properties")
-_TITLE = re.compile(r"\s*$|\s*[#>|*_<=-]|[\w ]{1,30}: ")  # headings, front matter, when it was exported
+_TITLE = re.compile(
+    r"\s*$|\s*[#>|*_<=-]|[\w ]{1,30}: "
+)  # headings, front matter, when it was exported
 _FENCE = re.compile(r"^(```+|~~~+)\s*([\w-]*)\s*$")
 # As Claude Code shows it on a terminal.
 _BULLET = re.compile(r"^[⏺●] (.*)$")
@@ -54,9 +59,15 @@ def detects(sample: Sample) -> bool:
         return True
     lines = list(dropwhile(lambda line: not _mark(line) and _TITLE.match(line), lines))
     mark = _mark(lines[0]) if lines else ""
-    turns = Counter(SPEAKERS[speaker[0]] for line in lines if mark == _mark(line) != "" and (speaker := _speaker(line)))
+    turns = Counter(
+        SPEAKERS[speaker[0]]
+        for line in lines
+        if mark == _mark(line) != "" and (speaker := _speaker(line))
+    )
     # A page may have a section on users and one on agents, beside others; an answer has headings of its own.
-    alone = not any(mark.startswith("#") and line.startswith(f"{mark} ") and not _mark(line) for line in lines)
+    alone = not any(
+        mark.startswith("#") and line.startswith(f"{mark} ") and not _mark(line) for line in lines
+    )
     return min(turns["user"], turns["assistant"]) >= (1 if alone else 2)
 
 
@@ -65,9 +76,17 @@ def _mark(line: str) -> str:
     named = _speaker(line)
     if named is None or SPEAKERS.get(named[0]) not in ("user", "assistant"):
         return ""
-    if named[0] in ("prompt", "response", "task") and not re.search(r"^[#*].*:", line):  # a section, or a setting
+    if named[0] in ("prompt", "response", "task") and not re.search(
+        r"^[#*].*:", line
+    ):  # a section, or a setting
         return ""
-    return "**" if line.startswith("**") else ":" if line[0] != "#" else line[: len(line) - len(line.lstrip("#"))]
+    return (
+        "**"
+        if line.startswith("**")
+        else ":"
+        if line[0] != "#"
+        else line[: len(line) - len(line.lstrip("#"))]
+    )
 
 
 def _speaker(line: str) -> tuple[str, str] | None:
@@ -174,8 +193,16 @@ class _Reader(TraceBuilder):
             self.add_text(self.kind, text)
         else:
             self.title = self.title or text
-            self.leave_out("line before the first speaker", sum(bool(line.strip()) for line in self.lines))
-        self.lines, self.tool, self.command, self.kind, self.bullet = [], "shell", "", next_kind, False
+            self.leave_out(
+                "line before the first speaker", sum(bool(line.strip()) for line in self.lines)
+            )
+        self.lines, self.tool, self.command, self.kind, self.bullet = (
+            [],
+            "shell",
+            "",
+            next_kind,
+            False,
+        )
 
     def _arguments(self) -> dict[str, Any]:
         if self.tool in ("shell", "Bash"):

@@ -10,7 +10,12 @@ from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, anthropic_usage, as_row, content_text, read_usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "model", "human")
-ITEM_TYPES = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+ITEM_TYPES = (
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+)
 
 
 def detects(sample: Sample) -> bool:
@@ -52,7 +57,9 @@ def _read_all(builder: TraceBuilder, messages: Iterable[Any]) -> None:
             _read_message(builder, message)
         elif inner := _messages_in(message):
             builder.model = message.text("model") or builder.model
-            builder.add_content("system", message.get("system") or message.get("instructions") or [])
+            builder.add_content(
+                "system", message.get("system") or message.get("instructions") or []
+            )
             _read_all(builder, inner)
             _read_answer(builder, message)
 
@@ -86,7 +93,9 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
     elif role in ("tool", "function"):
         name = message.text("name")
         content = message.get("content")
-        if any(as_row(block).text("type").endswith("tool-result") for block in list_or_empty(content)):
+        if any(
+            as_row(block).text("type").endswith("tool-result") for block in list_or_empty(content)
+        ):
             builder.add_content(role, content, status="unknown")
             return
         call_id = message.text("tool_call_id") or (f"function {name}" if role == "function" else "")

@@ -24,10 +24,14 @@ REFUSALS = ("Please always provide EXACTLY ONE action", "Tool call error", "Form
 
 def detects(sample: Sample) -> bool:
     document = as_row(sample.document)
-    if document.text("trajectory_format").startswith("mini-swe-agent") or "mini_version" in document.child("info"):
+    if document.text("trajectory_format").startswith(
+        "mini-swe-agent"
+    ) or "mini_version" in document.child("info"):
         return True
     rows = map(as_row, (as_list(sample.document) or document.array("messages"))[:20])
-    return any(row.get("role") == "user" and _CODE.match(content_text(row.get("content"))) for row in rows)
+    return any(
+        row.get("role") == "user" and _CODE.match(content_text(row.get("content"))) for row in rows
+    )
 
 
 class _Reader(TraceBuilder):
@@ -66,7 +70,11 @@ class _Reader(TraceBuilder):
             call = message.text("tool_call_id")
             self.waiting.remove(call if call in self.waiting else (call := self.waiting[0]))
             self.result(call, extra, text)
-        elif role == "exit" or extra.get("interrupt_type") == "FormatError" or text.lstrip().startswith(REFUSALS):
+        elif (
+            role == "exit"
+            or extra.get("interrupt_type") == "FormatError"
+            or text.lstrip().startswith(REFUSALS)
+        ):
             self.add_text("system", text)
         else:
             self.add_content(role, message.get("content"))
@@ -83,7 +91,9 @@ class _Reader(TraceBuilder):
             calls.append((call.text("id"), function.text("name"), function.get("arguments")))
         if not calls:
             for action in extra.children("actions"):
-                calls.append((action.text("tool_call_id"), "bash", {"command": action.text("command")}))
+                calls.append(
+                    (action.text("tool_call_id"), "bash", {"command": action.text("command")})
+                )
             if not calls and len(blocks := _BLOCK.findall(text)) == 1:
                 calls = [("", "bash", {"command": blocks[0]})]
             if calls:
@@ -105,4 +115,6 @@ class _Reader(TraceBuilder):
         self.add_result(call, output, status_of(code))
 
 
-FORMAT = Format("mini-swe-agent", "mini-swe-agent trajectory", _Reader.fill, detects, builder=_Reader)
+FORMAT = Format(
+    "mini-swe-agent", "mini-swe-agent trajectory", _Reader.fill, detects, builder=_Reader
+)

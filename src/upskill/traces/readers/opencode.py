@@ -12,18 +12,40 @@ from pathlib import Path
 
 from upskill.errors import UsageError
 from upskill.traces import Status, Usage
-from upskill.traces.formats import Format, Sample, TraceBuilder, load_document, open_database, read_text, split_path
+from upskill.traces.formats import (
+    Format,
+    Sample,
+    TraceBuilder,
+    load_document,
+    open_database,
+    read_text,
+    split_path,
+)
 from upskill.traces.readers.opencode_markdown import HEAD, read_markdown
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, seconds_between
 
 STATUSES: dict[str, Status] = {"completed": "ok", "error": "error"}
-NOISE = ("step-start", "step-finish", "step_start", "step_finish", "snapshot", "patch", "compaction", "agent")
-KIND = ("an opencode database", "Run `opencode export SESSION > session.json` to write a session to a file.")
+NOISE = (
+    "step-start",
+    "step-finish",
+    "step_start",
+    "step_finish",
+    "snapshot",
+    "patch",
+    "compaction",
+    "agent",
+)
+KIND = (
+    "an opencode database",
+    "Run `opencode export SESSION > session.json` to write a session to a file.",
+)
 STREAM = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
 
 
 def detects(sample: Sample) -> bool:
-    if {"session", "message", "part"} <= sample.tables or (sample.is_text and HEAD.match(sample.text)):
+    if {"session", "message", "part"} <= sample.tables or (
+        sample.is_text and HEAD.match(sample.text)
+    ):
         return True
     if any(row.get("type") in STREAM and "sessionID" in row for row in sample.rows):
         return True
@@ -79,13 +101,17 @@ class _Reader(TraceBuilder):
             self.read_part(part, role)
         self.at = at
         if error := info.child("error"):
-            self.add_text("system", f"error: {error.child('data').text('message') or error.text('name')}")
+            self.add_text(
+                "system", f"error: {error.child('data').text('message') or error.text('name')}"
+            )
 
     def read_part(self, part: Row, role: str) -> None:
         kind, by_user = part.text("type"), role == "user"
         if kind == "text":
             synthetic = part.get("synthetic") is True
-            self.add_text("system" if synthetic else "user" if by_user else "assistant", part.text("text"))
+            self.add_text(
+                "system" if synthetic else "user" if by_user else "assistant", part.text("text")
+            )
         elif kind == "reasoning":
             self.add_text("thinking", part.text("text"))
         elif kind == "file":
@@ -145,13 +171,19 @@ class _Reader(TraceBuilder):
             return Row()
 
     def read_database(self, connection: sqlite3.Connection, session: str) -> None:
-        row = connection.execute("SELECT directory, time_created FROM session WHERE id = ?", (session,)).fetchone()
+        row = connection.execute(
+            "SELECT directory, time_created FROM session WHERE id = ?", (session,)
+        ).fetchone()
         if row is None:
-            raise UsageError(f"{self.path}: session not found", "Run `upskill trace list` to see the sessions.")
+            raise UsageError(
+                f"{self.path}: session not found", "Run `upskill trace list` to see the sessions."
+            )
         self.read_info(Row(id=session, directory=row[0], time={"created": row[1]}))
         query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
         for message_id, data in connection.execute(query, (session,)).fetchall():
-            parts = connection.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (message_id,))
+            parts = connection.execute(
+                "SELECT data FROM part WHERE message_id = ? ORDER BY id", (message_id,)
+            )
             self.read_message(self.decode(data), [self.decode(part) for (part,) in parts])
         for call, child in self.spawned:
             other = _Reader(self.path, self.agent, child)
@@ -170,7 +202,14 @@ class _Reader(TraceBuilder):
 def _usage(info: Row) -> Usage:
     tokens = info.child("tokens")
     counts = Row(tokens | tokens.child("cache"))
-    return read_usage(counts, "input write read", "output reasoning", "read", "reasoning", cost=info.number("cost"))
+    return read_usage(
+        counts,
+        "input write read",
+        "output reasoning",
+        "read",
+        "reasoning",
+        cost=info.number("cost"),
+    )
 
 
 def _is_stored(path: Path, document: Row) -> bool:
@@ -184,8 +223,21 @@ def _list_sessions(database: Path) -> list[tuple[str, float]]:
 
 
 def _main_sessions(connection: sqlite3.Connection) -> list[tuple[str, float]]:
-    query = "SELECT id, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
-    return [(str(session_id), float(changed or 0) / 1000) for session_id, changed in connection.execute(query)]
+    query = (
+        "SELECT id, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
+    )
+    return [
+        (str(session_id), float(changed or 0) / 1000)
+        for session_id, changed in connection.execute(query)
+    ]
 
 
-FORMAT = Format("opencode", "opencode session", _Reader.fill, detects, _list_sessions, builder=_Reader, noise=NOISE)
+FORMAT = Format(
+    "opencode",
+    "opencode session",
+    _Reader.fill,
+    detects,
+    _list_sessions,
+    builder=_Reader,
+    noise=NOISE,
+)

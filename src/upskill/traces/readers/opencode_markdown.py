@@ -8,7 +8,9 @@ from upskill.traces import Status, StepKind
 from upskill.traces.formats import TraceBuilder
 
 HEAD = re.compile(r"\A# [^\n]*\n+\*\*Session ID:\*\* (ses_\w+)\n")
-_MARK = re.compile(r"^(?:(?<=---\n\n)## (User|Assistant)(?: \((.*)\))?|(_Thinking:_)|\*\*Tool: (.+)\*\*) *$", re.M)
+_MARK = re.compile(
+    r"^(?:(?<=---\n\n)## (User|Assistant)(?: \((.*)\))?|(_Thinking:_)|\*\*Tool: (.+)\*\*) *$", re.M
+)
 _BLOCK = re.compile(r"^\*\*(Input|Output|Error):\*\*\n```\w*\n", re.M)
 
 
@@ -26,7 +28,9 @@ def read_markdown(builder: TraceBuilder, text: str) -> None:
             rest = _read_call(builder, f"call {number}", tool, body)
         # Nothing separates a thought from the answer after it. A thought before a call has none.
         is_thought = thinks and number < len(parts) and parts[number][3]
-        builder.add_text("thinking" if is_thought else kind, rest.strip().removesuffix("---").strip())
+        builder.add_text(
+            "thinking" if is_thought else kind, rest.strip().removesuffix("---").strip()
+        )
 
 
 def _read_call(builder: TraceBuilder, name: str, tool: str, text: str) -> str:

@@ -14,7 +14,15 @@ from upskill.traces.values import Row, as_row, content_text, is_object, read_usa
 
 KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "SystemPromptEvent", "AgentErrorEvent")
 # Actions that are told, not done: what the program notes about itself.
-NOTES = ("system", "recall", "change_agent_state", "condensation", "condensation_request", "null", "start")
+NOTES = (
+    "system",
+    "recall",
+    "change_agent_state",
+    "condensation",
+    "condensation_request",
+    "null",
+    "start",
+)
 
 
 def detects(sample: Sample) -> bool:
@@ -36,8 +44,12 @@ def _is_event(value: object) -> bool:
     if event.get("kind") in KINDS:
         return True
     is_action = isinstance(event.get("action"), str) and is_object(event.get("args"))
-    is_observation = isinstance(event.get("observation"), str) and isinstance(event.get("content"), str)
-    return (is_action or is_observation) and ("source" in event or "cause" in event or "id" in event)
+    is_observation = isinstance(event.get("observation"), str) and isinstance(
+        event.get("content"), str
+    )
+    return (is_action or is_observation) and (
+        "source" in event or "cause" in event or "id" in event
+    )
 
 
 def read(builder: TraceBuilder) -> None:
@@ -57,7 +69,9 @@ def read(builder: TraceBuilder) -> None:
 def _read_usage(builder: TraceBuilder, metrics: Row) -> None:
     if used := metrics.child("accumulated_token_usage"):
         cost = metrics.number("accumulated_cost")
-        builder.usage = read_usage(used, "prompt_tokens", "completion_tokens", "cache_read_tokens", cost=cost)
+        builder.usage = read_usage(
+            used, "prompt_tokens", "completion_tokens", "cache_read_tokens", cost=cost
+        )
 
 
 def _read_event(builder: TraceBuilder, event: Row) -> None:
@@ -84,18 +98,28 @@ def _read_action(builder: TraceBuilder, event: Row) -> None:
     elif name == "system":
         builder.add_text("system", arguments.text("content") or event.text("message"))
     elif name == "finish":
-        builder.add_text("assistant", arguments.text("final_thought", "thought") or event.text("message"))
+        builder.add_text(
+            "assistant", arguments.text("final_thought", "thought") or event.text("message")
+        )
         builder.stop = "finish"
     elif name == "think":
         builder.add_text("thinking", arguments.text("thought"))
     elif name not in NOTES and event.get("source") != "environment":
         builder.add_text("assistant", arguments.text("thought"))
-        others = {key: value for key, value in arguments.items() if key != "thought" and value not in ("", None)}
+        others = {
+            key: value
+            for key, value in arguments.items()
+            if key != "thought" and value not in ("", None)
+        }
         builder.add_call(_id_of(event.get("id")), called.text("function_name") or name, others)
 
 
 def _read_observation(builder: TraceBuilder, event: Row) -> None:
-    name, extras, cause = event.text("observation"), event.child("extras"), _id_of(event.get("cause"))
+    name, extras, cause = (
+        event.text("observation"),
+        event.child("extras"),
+        _id_of(event.get("cause")),
+    )
     text = event.text("content")
     if name == "agent_state_changed" or (name in (*NOTES, "think") and not builder.has_call(cause)):
         return
@@ -127,9 +151,20 @@ def _read_present(builder: TraceBuilder, event: Row) -> None:
         _read_present_action(builder, event, call)
     elif kind in ("ObservationEvent", "UserRejectObservation") and tool not in ("finish", "think"):
         observation = event.child("observation")
-        output = content_text(observation.get("content", observation.get("output"))) or event.text("rejection_reason")
-        code, failed = observation.get("exit_code"), observation.get("is_error", observation.get("error"))
-        status: Status = "error" if failed or kind != "ObservationEvent" else "ok" if failed is False else "unknown"
+        output = content_text(observation.get("content", observation.get("output"))) or event.text(
+            "rejection_reason"
+        )
+        code, failed = (
+            observation.get("exit_code"),
+            observation.get("is_error", observation.get("error")),
+        )
+        status: Status = (
+            "error"
+            if failed or kind != "ObservationEvent"
+            else "ok"
+            if failed is False
+            else "unknown"
+        )
         if isinstance(code, int) and code != -1:
             status = status_of(code)
         builder.add_result(call, output, status, tool=tool)
@@ -152,5 +187,12 @@ def _read_present_action(builder: TraceBuilder, event: Row, call: str) -> None:
         builder.add_call(call or event.text("id"), tool or action.text("kind"), arguments)
 
 
-NOISE = (*NOTES, "think", "agent_state_changed", "ConversationStateUpdateEvent", "Condensation", "CondensationRequest")
+NOISE = (
+    *NOTES,
+    "think",
+    "agent_state_changed",
+    "ConversationStateUpdateEvent",
+    "Condensation",
+    "CondensationRequest",
+)
 FORMAT = Format("openhands", "OpenHands trajectory", read, detects, noise=NOISE)

@@ -16,7 +16,15 @@ from typing import Any
 from upskill.plain import as_list, is_deep, list_or_empty
 from upskill.traces import Status, Usage
 from upskill.traces.formats import ROLES, Format, Sample, TraceBuilder, read_text
-from upskill.traces.values import Row, as_row, content_text, is_object, iso_time, parse_arguments, seconds_between
+from upskill.traces.values import (
+    Row,
+    as_row,
+    content_text,
+    is_object,
+    iso_time,
+    parse_arguments,
+    seconds_between,
+)
 
 _SPAN = re.compile(r'"span_?id"', re.I)
 _GENAI = re.compile(r'"(?:gen_ai|llm|openinference)\.')
@@ -29,7 +37,14 @@ COUNTS = (
     ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
     ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"),
 )
-NESTED = ("resourceSpans", "resource_spans", "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "spans")
+NESTED = (
+    "resourceSpans",
+    "resource_spans",
+    "scopeSpans",
+    "scope_spans",
+    "instrumentationLibrarySpans",
+    "spans",
+)
 MODEL_CALLS = ("chat", "generate_content", "text_completion", "completion")
 
 
@@ -59,11 +74,17 @@ class _Span:
 
     @property
     def operation(self) -> str:
-        name = self.attributes.get("gen_ai.operation.name") or self.attributes.get("llm.request.type")
-        kind = self.attributes.get("openinference.span.kind") or self.attributes.get("traceloop.span.kind")
+        name = self.attributes.get("gen_ai.operation.name") or self.attributes.get(
+            "llm.request.type"
+        )
+        kind = self.attributes.get("openinference.span.kind") or self.attributes.get(
+            "traceloop.span.kind"
+        )
         if name:
             return str(name)
-        return {"TOOL": "execute_tool", "LLM": "chat", "AGENT": "invoke_agent"}.get(str(kind).upper(), "")
+        return {"TOOL": "execute_tool", "LLM": "chat", "AGENT": "invoke_agent"}.get(
+            str(kind).upper(), ""
+        )
 
     def first(self, *names: str) -> Any:
         """The first of these attributes that is there, on the span or on one of its events."""
@@ -98,7 +119,10 @@ def _span(fields: Row) -> _Span:
         _time(fields, "endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime"),
         code == 2 or "ERROR" in str(code).upper(),
         _attributes(fields.get("attributes")),
-        [(event.text("name"), _attributes(event.get("attributes"))) for event in fields.children("events")],
+        [
+            (event.text("name"), _attributes(event.get("attributes")))
+            for event in fields.children("events")
+        ],
     )
 
 
@@ -113,7 +137,11 @@ def _attributes(value: object) -> Row:
     """Attributes as a mapping; OTLP writes a list of keys and typed values."""
     if (pairs := as_list(value)) is None:
         return as_row(value)
-    return Row((pair.text("key"), _typed(pair.get("value"))) for pair in map(as_row, pairs) if "key" in pair)
+    return Row(
+        (pair.text("key"), _typed(pair.get("value")))
+        for pair in map(as_row, pairs)
+        if "key" in pair
+    )
 
 
 def _typed(value: object) -> Any:
@@ -122,7 +150,11 @@ def _typed(value: object) -> Any:
         if name in fields:
             return fields[name]
     if "intValue" in fields:
-        return int(fields["intValue"]) if str(fields["intValue"]).lstrip("-").isdecimal() else fields["intValue"]
+        return (
+            int(fields["intValue"])
+            if str(fields["intValue"]).lstrip("-").isdecimal()
+            else fields["intValue"]
+        )
     if "arrayValue" in fields:
         return [_typed(item) for item in fields.child("arrayValue").array("values")]
     if "kvlistValue" in fields:
@@ -147,10 +179,15 @@ class _Reader(TraceBuilder):
     def __init__(self, path: Path, agent: str) -> None:
         super().__init__(path, agent)
         self.seen = Counter[str]()  # messages so far
-        self.waiting: dict[str, tuple[str, dict[str, Any]]] = {}  # calls without a result: tool, arguments
+        self.waiting: dict[
+            str, tuple[str, dict[str, Any]]
+        ] = {}  # calls without a result: tool, arguments
 
     def fill(self) -> None:
-        spans = sorted((span for value in self.load() for span in _spans_in(value)), key=lambda span: span.begin)
+        spans = sorted(
+            (span for value in self.load() for span in _spans_in(value)),
+            key=lambda span: span.begin,
+        )
         traces = list(dict.fromkeys(span.trace for span in spans if span.is_genai))
         if traces:
             self.session = self.choose_session(traces, "traces", latest=True)
@@ -169,7 +206,9 @@ class _Reader(TraceBuilder):
             try:
                 value, at = decoder.raw_decode(text, begin.start())
             except (ValueError, RecursionError):
-                self.skip(f"the JSON that starts on line {text.count(chr(10), 0, begin.start()) + 1} is incomplete")
+                self.skip(
+                    f"the JSON that starts on line {text.count(chr(10), 0, begin.start()) + 1} is incomplete"
+                )
                 at = text.find("\n", begin.start())
                 if at < 0 or self.malformed == MAX_BROKEN:
                     return
@@ -179,7 +218,9 @@ class _Reader(TraceBuilder):
 
     def span(self, span: _Span) -> None:
         operation, self.at = span.operation, span.begin
-        if operation == "execute_tool" or (not operation and span.attributes.get("gen_ai.tool.name")):
+        if operation == "execute_tool" or (
+            not operation and span.attributes.get("gen_ai.tool.name")
+        ):
             self.tool(span)
             return
         if not span.is_genai:
@@ -195,7 +236,10 @@ class _Reader(TraceBuilder):
             self.messages(span, "output")
             reasons = as_list(span.first("gen_ai.response.finish_reasons"))
             self.stop = str(reasons[0]) if reasons else self.stop
-            counts = [next((n for name in names if (n := span.attributes.count(name))), 0) for names in COUNTS]
+            counts = [
+                next((n for name in names if (n := span.attributes.count(name))), 0)
+                for names in COUNTS
+            ]
             self.usage += Usage(*counts)
 
     def messages(self, span: _Span, side: str) -> None:
@@ -203,7 +247,9 @@ class _Reader(TraceBuilder):
         self.at = span.begin if side == "input" else span.end
         for item in _messages(span, side):
             message = as_row(item)
-            key = json.dumps([message.get("role"), message.get("parts", message.get("content"))], default=str)
+            key = json.dumps(
+                [message.get("role"), message.get("parts", message.get("content"))], default=str
+            )
             here[key] += 1
             if side == "output" or here[key] > self.seen[key]:
                 self.seen[key] += 1
@@ -224,9 +270,13 @@ class _Reader(TraceBuilder):
             part = as_row(item)
             name = part.text("type")
             if name in ("tool_call", "tool_use"):
-                self.call(part.text("id"), part.text("name"), part.get("arguments", part.get("input")))
+                self.call(
+                    part.text("id"), part.text("name"), part.get("arguments", part.get("input"))
+                )
             elif name in ("tool_call_response", "tool_result"):
-                output = next((part[key] for key in ("response", "result", "content") if key in part), "")
+                output = next(
+                    (part[key] for key in ("response", "result", "content") if key in part), ""
+                )
                 self.result(part.text("id", "tool_use_id"), content_text(output))
             else:
                 part_kind = "thinking" if name in ("reasoning", "thinking") else kind
@@ -251,14 +301,27 @@ class _Reader(TraceBuilder):
         """What a tool did: its own span knows more than the messages around it."""
         name = str(span.first("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or "")
         call_id = str(span.first("gen_ai.tool.call.id") or "")
-        arguments = span.first("gen_ai.tool.call.arguments", "input.value", "traceloop.entity.input")
+        arguments = span.first(
+            "gen_ai.tool.call.arguments", "input.value", "traceloop.entity.input"
+        )
         if not call_id:
             of_tool = [known for known, (tool, _) in self.waiting.items() if tool == name]
-            same = [known for known in of_tool if self.waiting[known][1] == parse_arguments(_parsed(arguments))]
+            same = [
+                known
+                for known in of_tool
+                if self.waiting[known][1] == parse_arguments(_parsed(arguments))
+            ]
             call_id = next(iter(same or of_tool), span.id)
-        output = span.first("gen_ai.tool.call.result", "gen_ai.tool.message", "output.value", "traceloop.entity.output")
+        output = span.first(
+            "gen_ai.tool.call.result",
+            "gen_ai.tool.message",
+            "output.value",
+            "traceloop.entity.output",
+        )
         if output is None:
-            events = (attributes for name, attributes in span.events if name == "gen_ai.tool.message")
+            events = (
+                attributes for name, attributes in span.events if name == "gen_ai.tool.message"
+            )
             message = next(events, None)
             failure = span.first("exception.message") if span.failed else ""
             output = failure if message is None else message.text("content")
@@ -282,12 +345,17 @@ def _messages(span: _Span, side: str) -> list[Any]:
         match = _NUMBERED.fullmatch(name)
         if match and ((match[1] or match[2]) in ("prompt", "input")) == (side == "input"):
             field = match[4]
-            numbered.setdefault(int(match[3]), {})[field] = _parsed(value) if field == "content" else value
+            numbered.setdefault(int(match[3]), {})[field] = (
+                _parsed(value) if field == "content" else value
+            )
     if numbered:
         default = {"role": "user" if side == "input" else "assistant"}
         return [default | numbered[number] for number in sorted(numbered)]
     return [
-        {"role": "assistant" if name == "gen_ai.choice" else name.split(".")[1], **_choice(attributes)}
+        {
+            "role": "assistant" if name == "gen_ai.choice" else name.split(".")[1],
+            **_choice(attributes),
+        }
         for name, attributes in span.events
         if re.fullmatch(r"gen_ai\.(?:user|system|assistant|tool)\.message|gen_ai\.choice", name)
         and (side == "output") == (name == "gen_ai.choice")
@@ -307,9 +375,13 @@ def _contents(value: object) -> object:
     if parts is None:
         return value
     return [
-        {"type": "text", "text": content_text(item["content"])} if is_object(item) and "content" in item else item
+        {"type": "text", "text": content_text(item["content"])}
+        if is_object(item) and "content" in item
+        else item
         for item in parts
     ]
 
 
-FORMAT = Format("otel", "OpenTelemetry GenAI spans", _Reader.fill, detects, builder=_Reader, noise=("span",))
+FORMAT = Format(
+    "otel", "OpenTelemetry GenAI spans", _Reader.fill, detects, builder=_Reader, noise=("span",)
+)

@@ -12,8 +12,13 @@ OWN_ROLES = ("toolResult", "bashExecution")
 def detects(sample: Sample) -> bool:
     return any(
         (row.get("type") == "session" and "cwd" in row and "id" in row)
-        or (row.get("type") in ("message", "message_end") and row.child("message").get("role") in OWN_ROLES)
-        or any(block.get("type") == "toolCall" for block in row.child("message").children("content"))
+        or (
+            row.get("type") in ("message", "message_end")
+            and row.child("message").get("role") in OWN_ROLES
+        )
+        or any(
+            block.get("type") == "toolCall" for block in row.child("message").children("content")
+        )
         for row in sample.rows
     )
 
@@ -23,7 +28,11 @@ def read(builder: TraceBuilder) -> None:
     for row in builder.watch(builder.read_branch("id", "parentId")):
         kind, builder.at = row.get("type"), row.text("timestamp")
         if kind == "session":
-            builder.session, builder.cwd, builder.started = row.text("id"), row.text("cwd"), builder.at
+            builder.session, builder.cwd, builder.started = (
+                row.text("id"),
+                row.text("cwd"),
+                builder.at,
+            )
             builder.model = row.text("modelId") or builder.model
         elif kind == "model_change":
             builder.model = row.text("modelId") or builder.model
@@ -58,7 +67,9 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         builder.stop = message.text("stopReason") or builder.stop
         used = message.child("usage")
         cost = used.child("cost").number("total")
-        builder.usage += read_usage(used, "input cacheWrite cacheRead", "output", "cacheRead", cost=cost)
+        builder.usage += read_usage(
+            used, "input cacheWrite cacheRead", "output", "cacheRead", cost=cost
+        )
     elif role == "user":
         builder.add_content("user", content)
     else:  # of an extension, or a summary

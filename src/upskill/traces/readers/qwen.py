@@ -34,11 +34,15 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
         status = STATUSES.get(ended.text("status"), "unknown")
         add_parts(builder, "user", message, status)
         if not any("functionResponse" in part for part in message.children("parts")):
-            builder.add_result(ended.text("callId"), content_text(ended.get("resultDisplay")), status)
+            builder.add_result(
+                ended.text("callId"), content_text(ended.get("resultDisplay")), status
+            )
     elif kind == "user":
         for part in message.array("parts"):
             by_program = as_row(part).text("text").lstrip().startswith(BY_PROGRAM)
-            speaker: StepKind = "system" if by_program or row.get("subtype") == "notification" else "user"
+            speaker: StepKind = (
+                "system" if by_program or row.get("subtype") == "notification" else "user"
+            )
             add_parts(builder, speaker, Row(parts=[part]))
     elif kind != "system":
         builder.leave_out(kind_of(row))

@@ -15,8 +15,14 @@ SHELL = "bash"  # where a model writes its commands as text
 
 def detects(sample: Sample) -> bool:
     document = as_row(sample.document)
-    steps = [row for row in document.children("trajectory")[:3] if "action" in row and "observation" in row]
-    messages = [row for row in document.children("history")[:5] if "message_type" in row or "thought" in row]
+    steps = [
+        row
+        for row in document.children("trajectory")[:3]
+        if "action" in row and "observation" in row
+    ]
+    messages = [
+        row for row in document.children("history")[:5] if "message_type" in row or "thought" in row
+    ]
     return bool(steps) or any("role" in message for message in messages)
 
 
@@ -27,7 +33,9 @@ def read(builder: TraceBuilder) -> None:
     builder.session = document.text("environment")
     history, steps = document.children("history"), document.children("trajectory")
     if steps:
-        for message in takewhile(lambda row: row.get("role") != "assistant" or _is_shown(row), history):
+        for message in takewhile(
+            lambda row: row.get("role") != "assistant" or _is_shown(row), history
+        ):
             _read_text(builder, message)
         _read_trajectory(builder, steps, history)
     else:
@@ -43,11 +51,15 @@ def _is_shown(message: Row) -> bool:
 
 
 def _read_text(builder: TraceBuilder, message: Row) -> None:
-    builder.add_content("system" if _is_shown(message) else message.text("role"), message.get("content"))
+    builder.add_content(
+        "system" if _is_shown(message) else message.text("role"), message.get("content")
+    )
 
 
 def _read_trajectory(builder: TraceBuilder, steps: list[Row], history: list[Row]) -> None:
-    called = [message for message in history if message.array("tool_calls") and not _is_shown(message)]
+    called = [
+        message for message in history if message.array("tool_calls") and not _is_shown(message)
+    ]
     for step in builder.watch(steps):
         action, output = step.text("action"), content_text(step.get("observation"))
         builder.add_text("assistant", step.text("thought", "response"))
@@ -55,7 +67,9 @@ def _read_trajectory(builder: TraceBuilder, steps: list[Row], history: list[Row]
             builder.add_text("system", output)
             continue
         message = called.pop(0) if called and called[0].text("action") == action else Row()
-        builder.add_done(*_call_of(action, message), output, "unknown", seconds=step.number("execution_time"))
+        builder.add_done(
+            *_call_of(action, message), output, "unknown", seconds=step.number("execution_time")
+        )
 
 
 def _call_of(action: str, message: Row) -> tuple[str, object]:
@@ -70,7 +84,9 @@ def _read_history(builder: TraceBuilder, history: list[Row]) -> None:
     for number, message in enumerate(builder.watch(history)):
         action = message.text("action")
         if message.get("role") == "assistant" and (action.strip() or message.array("tool_calls")):
-            builder.add_text("assistant", message.text("thought") or content_text(message.get("content")))
+            builder.add_text(
+                "assistant", message.text("thought") or content_text(message.get("content"))
+            )
             waiting = str(number)
             builder.add_call(waiting, *_call_of(action, message))
         elif waiting and message.get("role") in ("user", "tool"):

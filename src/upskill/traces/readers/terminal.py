@@ -23,7 +23,8 @@ _NAMED = re.compile(
 _PLAIN = re.compile(r"^(?:\$|❯|%) (.+)$")
 _SCREEN = re.compile(r"\x1b\[\?1049h.*?(?:\x1b\[\?1049l|\Z)", re.S)  # of an editor or a pager
 _CODES = re.compile(
-    r"\x1b\[([\d;?]*)([A-Za-z@])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[()][A-Z0-9]|\x1b.|[\b\r]|[^\x1b\b\r]+", re.S
+    r"\x1b\[([\d;?]*)([A-Za-z@])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[()][A-Z0-9]|\x1b.|[\b\r]|[^\x1b\b\r]+",
+    re.S,
 )
 MAX_LINE = 50_000  # characters that are played, of a line with escape codes
 

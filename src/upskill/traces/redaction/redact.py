@@ -77,7 +77,9 @@ def redact_trace(trace: Trace, redactor: Redactor | None = None) -> Redaction:
     # The first pass finds the values; the second finds them again where nothing around them gives them away.
     clean = _clean_trace(trace, redactor.value)
     redactor.keep_rare_words(
-        text for step in clean.steps for text in (step.text, step.output, json.dumps(step.arguments, default=str))
+        text
+        for step in clean.steps
+        for text in (step.text, step.output, json.dumps(step.arguments, default=str))
     )
     if redactor.values or redactor.words:
         clean = _clean_trace(clean, redactor.replace_known)
@@ -85,9 +87,16 @@ def redact_trace(trace: Trace, redactor: Redactor | None = None) -> Redaction:
 
 
 def _clean_trace(trace: Trace, clean: Callable[[Any], Any]) -> Trace:
-    steps = [replace(step, **{name: clean(getattr(step, name)) for name in STEP_FIELDS}) for step in trace.steps]
+    steps = [
+        replace(step, **{name: clean(getattr(step, name)) for name in STEP_FIELDS})
+        for step in trace.steps
+    ]
     fields = {name: clean(getattr(trace, name)) for name in TRACE_FIELDS}
-    said = (new.text.strip() for old, new in zip(trace.steps, steps, strict=True) if old.text.strip() == trace.goal)
+    said = (
+        new.text.strip()
+        for old, new in zip(trace.steps, steps, strict=True)
+        if old.text.strip() == trace.goal
+    )
     fields["goal"] = next(said, None) or clean(trace.goal)  # a step's text is counted once
     return replace(trace, steps=tuple(steps), warnings=tuple(map(clean, trace.warnings)), **fields)
 
@@ -95,17 +104,23 @@ def _clean_trace(trace: Trace, clean: Callable[[Any], Any]) -> Trace:
 class Redactor:
     """Remembers the values it found, so that they are found again elsewhere."""
 
-    def __init__(self, counts: Counter[str] | None = None, values: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, counts: Counter[str] | None = None, values: dict[str, str] | None = None
+    ) -> None:
         self.counts: Counter[str] = Counter() if counts is None else counts
         self.home = os.path.expanduser("~")  # noqa: PTH111 - which, other than Path.home, never raises
         self.values: dict[str, str] = {} if values is None else values  # value -> kind
-        self.words: dict[str, str] = {}  # the same, of values that could also be part of something else
+        self.words: dict[
+            str, str
+        ] = {}  # the same, of values that could also be part of something else
 
     def text(self, text: str) -> str:
         if len(text) < 4:
             return text
         text = self._redact_kubernetes(self._redact_encoded(self._redact_split_literals(text)))
-        return self._shorten_home_paths(self._redact_tables(self._redact_lists(self._apply_rules(text))))
+        return self._shorten_home_paths(
+            self._redact_tables(self._redact_lists(self._apply_rules(text)))
+        )
 
     def value(self, value: Any, name: str = "") -> Any:
         """Plain data with all text in it redacted; `name` is the field it is the value of."""
@@ -134,7 +149,9 @@ class Redactor:
         if plain:
             uses = Counter[str]()
             for text in texts:
-                uses.update({word: len(_whole_word(word).findall(text)) for word in plain if word in text})
+                uses.update(
+                    {word: len(_whole_word(word).findall(text)) for word in plain if word in text}
+                )
             self.words = {word: kind for word, kind in self.words.items() if uses[word] <= MAX_USES}
 
     def replace_known(self, value: Any) -> Any:
@@ -147,11 +164,16 @@ class Redactor:
                 if word in value:
                     value, uses = _whole_word(word).subn(f"{MARK}{kind}]", value)
                     self.counts[kind] += uses
-            spans = [(span, self.values[secret]) for span, secret in _encoded_spans(value, list(self.values))]
+            spans = [
+                (span, self.values[secret])
+                for span, secret in _encoded_spans(value, list(self.values))
+            ]
             self.counts.update(kind for _, kind in spans)
             return _replace_spans(value, spans)
         if (fields := as_mapping(value)) is not None:
-            return {self.replace_known(key): self.replace_known(item) for key, item in fields.items()}
+            return {
+                self.replace_known(key): self.replace_known(item) for key, item in fields.items()
+            }
         if (entries := as_list(value)) is not None:
             return [self.replace_known(item) for item in entries]
         return value
@@ -175,7 +197,10 @@ class Redactor:
             if len(pieces) < 2 or MARK.rstrip() in value:
                 continue
             alone = Redactor()
-            if f'"{value}"' not in alone._apply_rules(f'{before}"{value}"') and "email" not in alone.counts:
+            if (
+                f'"{value}"' not in alone._apply_rules(f'{before}"{value}"')
+                and "email" not in alone.counts
+            ):
                 kind = next(iter(alone.counts))
                 self.counts[kind] += 1
                 self.values.setdefault(value, kind)
@@ -188,7 +213,9 @@ class Redactor:
         for span, data in _encoded_words(text, _BASE64_TEXT):
             if data and not _CONTROL.search(data):
                 alone = Redactor()
-                alone._apply_rules(data.replace(b"\0", b"").decode("utf-8", "replace"))  # without zeros, as in UTF-16
+                alone._apply_rules(
+                    data.replace(b"\0", b"").decode("utf-8", "replace")
+                )  # without zeros, as in UTF-16
                 if kind := next((kind for kind in alone.counts if kind != "email"), ""):
                     spans.append((span, kind))
                     self._mark(kind, text[slice(*span)])
@@ -200,8 +227,12 @@ class Redactor:
             ((start, end), "secret")
             for document in _KUBERNETES.finditer(text)
             if re.search(r"(?m)^kind: Secret\s*$", document[0])
-            for data in re.finditer(r"(?m)^(?:stringData|data):[ \t]*\n((?:[ \t]+.*(?:\n|$))+)", document[0])
-            for value in re.finditer(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"'|>][^\s\"']{3,})", data[1])
+            for data in re.finditer(
+                r"(?m)^(?:stringData|data):[ \t]*\n((?:[ \t]+.*(?:\n|$))+)", document[0]
+            )
+            for value in re.finditer(
+                r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"'|>][^\s\"']{3,})", data[1]
+            )
             for base in (document.start() + data.start(1),)
             for start, end in ((base + value.start(1), base + value.end(1)),)
             if is_secret_field(text[start:end])
@@ -216,14 +247,19 @@ class Redactor:
         for number, (start, end), kind in _argument_spans(items):
             self._mark(kind, items[number][start:end])
             spans.setdefault(number, []).append(((start, end), kind))
-        return [_replace_spans(item, spans[number]) if number in spans else item for number, item in enumerate(items)]
+        return [
+            _replace_spans(item, spans[number]) if number in spans else item
+            for number, item in enumerate(items)
+        ]
 
     def _redact_lists(self, text: str) -> str:
         """The same for lists that are written out in a text, as in `CMD ["tool", "--password", "…"]`."""
         spans: list[tuple[Span, str]] = []
         for match in _LIST.finditer(text) if "[" in text else ():
             pieces = _pieces(text, match)
-            for number, (start, end), kind in _argument_spans([text[slice(*piece)] for piece in pieces]):
+            for number, (start, end), kind in _argument_spans(
+                [text[slice(*piece)] for piece in pieces]
+            ):
                 begin = pieces[number][0]
                 self._mark(kind, text[begin + start : begin + end])
                 spans.append(((begin + start, begin + end), kind))
@@ -232,22 +268,34 @@ class Redactor:
     def _redact_tables(self, text: str) -> str:
         """Find the values in a column of Markdown or CSV that is named after a secret."""
         spans: list[tuple[Span, str]] = []
-        columns: dict[int, str] = {}  # the kinds of secret by column, in the table of the line before
+        columns: dict[
+            int, str
+        ] = {}  # the kinds of secret by column, in the table of the line before
         header: tuple[str, int] = ("", 0)
         begin = 0
         for line in text.splitlines(keepends=True):
             sign = next((sign for sign in "|\t;," if sign in line), "")
-            cells = [*re.finditer(rf"[^{re.escape(sign)}]+|(?<={re.escape(sign)})", line.rstrip())] if sign else []
+            cells = (
+                [*re.finditer(rf"[^{re.escape(sign)}]+|(?<={re.escape(sign)})", line.rstrip())]
+                if sign
+                else []
+            )
             if not columns or (sign, len(cells)) != header:
                 names = [cell[0].strip(" \"'`*") for cell in cells]
-                is_header = sum(map(bool, names)) > 1 and all(re.fullmatch(r"[\w .-]{0,40}", name) for name in names)
+                is_header = sum(map(bool, names)) > 1 and all(
+                    re.fullmatch(r"[\w .-]{0,40}", name) for name in names
+                )
                 columns = {
-                    n: kind_of_name(name) for n, name in enumerate(names) if is_header and SECRET_NAME.search(name)
+                    n: kind_of_name(name)
+                    for n, name in enumerate(names)
+                    if is_header and SECRET_NAME.search(name)
                 }
                 header = (sign, len(cells))
             else:
                 for number, kind in columns.items():
-                    if (value := re.search(r"[^\s\"'`]{6,}", cells[number][0])) and is_mixed(value[0]):
+                    if (value := re.search(r"[^\s\"'`]{6,}", cells[number][0])) and is_mixed(
+                        value[0]
+                    ):
                         start = begin + cells[number].start() + value.start()
                         spans.append(((start, start + len(value[0])), kind))
                         self._mark(kind, value[0])
@@ -258,7 +306,11 @@ class Redactor:
         self.counts[kind] += 1
         if kind != "email" and _is_distinctive(value):
             self.values.setdefault(value, kind)
-        elif kind != "email" and re.fullmatch(r"[^\s\[\]]{4,}", value) and not EVERYDAY.fullmatch(value):
+        elif (
+            kind != "email"
+            and re.fullmatch(r"[^\s\[\]]{4,}", value)
+            and not EVERYDAY.fullmatch(value)
+        ):
             self.words.setdefault(value, kind)
         return f"{MARK}{kind}]"
 
@@ -298,7 +350,9 @@ def _whole_word(word: str) -> re.Pattern[str]:
 
 def _is_distinctive(value: str) -> bool:
     """Is it unlikely that this value turns up elsewhere as anything but the same secret?"""
-    kinds = sum(bool(re.search(pattern, value)) for pattern in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w\s]"))
+    kinds = sum(
+        bool(re.search(pattern, value)) for pattern in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w\s]")
+    )
     return "\n" not in value and len(value) >= 8 and kinds >= 2
 
 
@@ -315,7 +369,9 @@ _KUBERNETES = re.compile(r"(?ms)^apiVersion: .*?(?=^---|\Z)|^kind: Secret$.*?(?=
 
 
 def _encoded_words(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[Span, bytes]]:
-    yield from ((match.span(), decode_base64("".join(match[0].split()))) for match in pattern.finditer(text))
+    yield from (
+        (match.span(), decode_base64("".join(match[0].split()))) for match in pattern.finditer(text)
+    )
     yield from ((match.span(), bytes.fromhex(match[1])) for match in _HEX.finditer(text))
 
 
@@ -336,7 +392,9 @@ _LITERAL = rf"(?:\"{_TEXT}\"|'{_TEXT}')"
 _JOINT = r"(?:\s*(?:\+|\.\.?|&|\|\||\\)\s*|\s+|\.concat\(\s*)"
 # `"a" + "b"`, `"a" "b"`, `a"b"` in a shell, `"".join(["a", "b"])`, `["a", "b"].join("")`, `CONCAT("a", "b")`.
 _CHAINS = (
-    re.compile(rf"(?:(?<==)[\w.-]{{2,40}}{_LITERAL}|{_LITERAL}{_JOINT}{_LITERAL})(?:{_JOINT}{_LITERAL})*"),
+    re.compile(
+        rf"(?:(?<==)[\w.-]{{2,40}}{_LITERAL}|{_LITERAL}{_JOINT}{_LITERAL})(?:{_JOINT}{_LITERAL})*"
+    ),
     re.compile(rf"(?i:join|concat)\s*\(\s*[\[(]?\s*{_LITERAL}(?:\s*,\s*{_LITERAL})+"),
     re.compile(rf"[\[(]\s*{_LITERAL}(?:\s*,\s*{_LITERAL})+\s*[\])]\s*\.join\("),
 )
@@ -346,7 +404,10 @@ _PIECE = re.compile(rf"\"({_TEXT})\"|'({_TEXT})'")
 
 def _pieces(text: str, match: re.Match[str]) -> list[Span]:
     """Where the literals of a match are, without their quotes."""
-    return [piece.span(1 if piece[1] is not None else 2) for piece in _PIECE.finditer(text, *match.span())]
+    return [
+        piece.span(1 if piece[1] is not None else 2)
+        for piece in _PIECE.finditer(text, *match.span())
+    ]
 
 
 def _split_literals(text: str) -> Iterator[tuple[list[Span], str, str]]:
@@ -358,7 +419,9 @@ def _split_literals(text: str) -> Iterator[tuple[list[Span], str, str]]:
             begin = match.start()
             spans = [(start, end) for start, end in _pieces(text, match) if end > start]
             if match[0][0] not in "\"'[(" and text[begin - 1] == "=":
-                spans.insert(0, (begin, min(text.index(mark, begin) for mark in "\"'" if mark in match[0])))
+                spans.insert(
+                    0, (begin, min(text.index(mark, begin) for mark in "\"'" if mark in match[0]))
+                )
             line = text[max(0, begin - 80) : begin].rpartition("\n")[2]
             yield spans, line, "".join(text[start:end] for start, end in spans)
 
@@ -380,7 +443,9 @@ def _names_from_neighbors(fields: Mapping[str, Any]) -> dict[str, str]:
         kind_of_name(name)
         for field, name in fields.items()
         if field.lower() in ("name", "key", "element", "selector", "field", "label", "variable")
-        if isinstance(name, str) and len(name) <= MAX_ARGUMENT and (SECRET_NAME.search(name) or _MENTION.search(name))
+        if isinstance(name, str)
+        and len(name) <= MAX_ARGUMENT
+        and (SECRET_NAME.search(name) or _MENTION.search(name))
     ]
     return {
         field: names[0]
@@ -415,7 +480,11 @@ def _command_line(items: Sequence[Any], mark: str) -> tuple[str, list[tuple[int,
     pieces: list[str] = []
     origin: list[tuple[int, int]] = []
     for number, item in enumerate(items):
-        text = _ENDS_VALUE.sub("’", item) if isinstance(item, str) and len(item) <= MAX_ARGUMENT else "…"
+        text = (
+            _ENDS_VALUE.sub("’", item)
+            if isinstance(item, str) and len(item) <= MAX_ARGUMENT
+            else "…"
+        )
         flag = _FLAG.match(text)
         begin = flag.end() if flag else 0
         quotes = mark if begin < len(text) and not text[begin:].startswith("-") else ""

@@ -28,11 +28,17 @@ class Rule:
         group = "value" if "value" in self.pattern.groupindex else 0
         for match in self.pattern.finditer(text):
             value = match[group]
-            if value and MARK.rstrip() not in value and (self.is_secret is None or self.is_secret(value)):
+            if (
+                value
+                and MARK.rstrip() not in value
+                and (self.is_secret is None or self.is_secret(value))
+            ):
                 yield match.span(group)
 
 
-def _rule(kind: str, hints: str, pattern: str, is_secret: Callable[[str], bool] | None = None) -> Rule:
+def _rule(
+    kind: str, hints: str, pattern: str, is_secret: Callable[[str], bool] | None = None
+) -> Rule:
     return Rule(kind, tuple(hints.split()), re.compile(pattern), is_secret)
 
 
@@ -52,7 +58,9 @@ ABOUT = (
 )
 # The name ends here, or another word begins: `token_prod` and `tokenValue`, but no `tokenizer` or `password_file`.
 _ABOUT = rf"s?(?!(?-i:[a-z]|(?<=[A-Z])[A-Z]))(?![_-]?{ABOUT})"
-SECRET_NAME = re.compile(rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|^authorization$|^cookie$", re.I)
+SECRET_NAME = re.compile(
+    rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|^authorization$|^cookie$", re.I
+)
 
 
 def kind_of_name(name: str) -> str:
@@ -66,9 +74,13 @@ _PLACEHOLDER = re.compile(
     r"|redacted|hidden|todo|test|secret|pass|passwd|password\d?|passphrase|pwd|token|key|user|include|foo|bar|\\?[nrt])$",
     re.I,
 )
-_CODE = re.compile(r"[(){}\[\]<>]|^(?:os|self|process|env|config|settings|args|this|request|req|secrets)\.|->|=>")
+_CODE = re.compile(
+    r"[(){}\[\]<>]|^(?:os|self|process|env|config|settings|args|this|request|req|secrets)\.|->|=>"
+)
 # Words with digits in them that follow `password` in prose.
-_TERM = re.compile(r"^(?:sha-?\d+|md5|bcrypt|argon2\w*|pbkdf2\w*|scrypt|base64|utf-?8|oauth2?|2fa|v\d+|\d+)$", re.I)
+_TERM = re.compile(
+    r"^(?:sha-?\d+|md5|bcrypt|argon2\w*|pbkdf2\w*|scrypt|base64|utf-?8|oauth2?|2fa|v\d+|\d+)$", re.I
+)
 # Words that follow the name of a secret in prose: `password: required`, `use --token when`, `token set correctly`.
 _PROSE_WORD = re.compile(
     r"^(?:\w+ly|wrong|incorrect|invalid|missing|empty|unset|expired|unknown|needed|found|valid|enabled|disabled|prompt|auto|read|write"
@@ -77,7 +89,23 @@ _PROSE_WORD = re.compile(
     r"|and|for|not|also|both|rather|here|there|again|anyway|manager|file|name|type|expiry|policy|reset|store)[.:,]?$",
     re.I,
 )
-_FILE_ENDINGS = {"py", "js", "ts", "json", "yml", "yaml", "md", "txt", "toml", "lock", "tgz", "gz", "zip", "png", "svg"}
+_FILE_ENDINGS = {
+    "py",
+    "js",
+    "ts",
+    "json",
+    "yml",
+    "yaml",
+    "md",
+    "txt",
+    "toml",
+    "lock",
+    "tgz",
+    "gz",
+    "zip",
+    "png",
+    "svg",
+}
 
 
 def has_letters_and_digits(value: str) -> bool:
@@ -85,7 +113,12 @@ def has_letters_and_digits(value: str) -> bool:
 
 
 def is_secret_field(value: str) -> bool:
-    return len(value) >= 4 and MARK.rstrip() not in value and not _PLACEHOLDER.match(value) and not value.isspace()
+    return (
+        len(value) >= 4
+        and MARK.rstrip() not in value
+        and not _PLACEHOLDER.match(value)
+        and not value.isspace()
+    )
 
 
 def _is_login(value: str) -> bool:
@@ -106,12 +139,18 @@ def _secret(hints: str, pattern: str, is_secret: Callable[[str], bool]) -> Rule:
 
 def _is_bare_password(value: str) -> bool:
     """A password without quotes: a plain word is more likely a variable."""
-    return _is_password(value) and bool(re.search(r"[\d!@#%^&*+?]", value)) and not value.startswith(("/", ".", "~"))
+    return (
+        _is_password(value)
+        and bool(re.search(r"[\d!@#%^&*+?]", value))
+        and not value.startswith(("/", ".", "~"))
+    )
 
 
 def is_mixed(value: str) -> bool:
     """A password where most words are none: it has letters, and digits or signs."""
-    return _is_bare_password(value) and bool(re.search(r"[A-Za-z]", value)) and not _TERM.match(value)
+    return (
+        _is_bare_password(value) and bool(re.search(r"[A-Za-z]", value)) and not _TERM.match(value)
+    )
 
 
 def _is_mixed_in_prose(value: str) -> bool:
@@ -121,12 +160,18 @@ def _is_mixed_in_prose(value: str) -> bool:
 
 def _is_word(value: str) -> bool:
     """A password that may be a plain word, where prose about passwords is possible too."""
-    return _is_password(value) and not _PROSE_WORD.match(value) and not value.startswith(("-", "/", ".", "~"))
+    return (
+        _is_password(value)
+        and not _PROSE_WORD.match(value)
+        and not value.startswith(("-", "/", ".", "~"))
+    )
 
 
 def _is_word_or_mixed(value: str) -> bool:
     """A word that is not the name of a variable: `deploy_key`, `DEPLOY_KEY` and `newPassword` are."""
-    return _is_word(value) and not re.fullmatch(r"[A-Z][A-Z0-9_]*|\w+_\w+|[a-z]+(?:[A-Z][a-z]+)+", value)
+    return _is_word(value) and not re.fullmatch(
+        r"[A-Z][A-Z0-9_]*|\w+_\w+|[a-z]+(?:[A-Z][a-z]+)+", value
+    )
 
 
 def _is_random(value: str) -> bool:
@@ -143,14 +188,23 @@ def _is_random(value: str) -> bool:
 
 def _is_hidden_setting(value: str) -> bool:
     """What is kept among secrets and is one: an address that anybody may know is none, nor a list of them."""
-    addresses = [re.fullmatch(r"\w+://[\w.*:-]+((?:/[\w.~*-]{0,30})*)", each.strip()) for each in value.split(",")]
-    return _is_password(value) and not all(each and not any(map(_is_random, each[1].split("/"))) for each in addresses)
+    addresses = [
+        re.fullmatch(r"\w+://[\w.*:-]+((?:/[\w.~*-]{0,30})*)", each.strip())
+        for each in value.split(",")
+    ]
+    return _is_password(value) and not all(
+        each and not any(map(_is_random, each[1].split("/"))) for each in addresses
+    )
 
 
 def decode_base64(word: str) -> bytes:
     letters = word.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        return base64.b64decode(letters + "=" * (-len(letters) % 4)) if len(word) <= MAX_ENCODED else b""
+        return (
+            base64.b64decode(letters + "=" * (-len(letters) % 4))
+            if len(word) <= MAX_ENCODED
+            else b""
+        )
     except (binascii.Error, ValueError):
         return b""
 
@@ -167,7 +221,10 @@ def _is_crypt(value: str) -> bool:
 def _is_email(value: str) -> bool:
     local, _, domain = value.partition("@")
     # git@github.com:owner/name is an address of a repository, and react@18.2.0.tgz a file
-    return local.lower() not in ("git", "hg", "svn") and domain.rsplit(".", 1)[-1].lower() not in _FILE_ENDINGS
+    return (
+        local.lower() not in ("git", "hg", "svn")
+        and domain.rsplit(".", 1)[-1].lower() not in _FILE_ENDINGS
+    )
 
 
 # A value in quotes, or one word.
@@ -185,29 +242,56 @@ SHAPES = (
         "-----begin",
         rf"(?s){_KEY_BLOCK}(?:.(?!-----BEGIN))*?-----END [A-Za-z0-9 ]{{0,60}}-----",
     ),
-    _rule("private-key", "-----begin", rf"{_KEY_BLOCK}(?:(?:\\n|\s)*[A-Za-z0-9+/=:,\-]{{8,}})*"),  # cut off
-    _rule("private-key", "private-lines", r"\bPrivate-Lines: \d+(?P<value>(?:\r?\n[A-Za-z0-9+/=]+)+)"),  # PuTTY
     _rule(
-        "private-key", "client-key-data", r"\bclient-key-data\\?[\"']?\s*[:=]\s*\\?[\"']?(?P<value>[A-Za-z0-9+/=]{16,})"
+        "private-key", "-----begin", rf"{_KEY_BLOCK}(?:(?:\\n|\s)*[A-Za-z0-9+/=:,\-]{{8,}})*"
+    ),  # cut off
+    _rule(
+        "private-key", "private-lines", r"\bPrivate-Lines: \d+(?P<value>(?:\r?\n[A-Za-z0-9+/=]+)+)"
+    ),  # PuTTY
+    _rule(
+        "private-key",
+        "client-key-data",
+        r"\bclient-key-data\\?[\"']?\s*[:=]\s*\\?[\"']?(?P<value>[A-Za-z0-9+/=]{16,})",
     ),
-    _rule("vault", "$ansible_vault", r"\$ANSIBLE_VAULT;[^\s\"'\\]{1,60}(?P<value>(?:(?:\\n|\s)+[0-9a-f]{8,})+)"),
+    _rule(
+        "vault",
+        "$ansible_vault",
+        r"\$ANSIBLE_VAULT;[^\s\"'\\]{1,60}(?P<value>(?:(?:\\n|\s)+[0-9a-f]{8,})+)",
+    ),
     _rule("private-key", "age-secret-key-1", r"\bAGE-SECRET-KEY-1[A-Z0-9]{20,}"),
-    _rule("github-token", "github_pat_ ghp_ gho_ ghu_ ghs_ ghr_", r"\b(?:github_pat_\w{30,}|gh[pousr]_\w{30,})"),
+    _rule(
+        "github-token",
+        "github_pat_ ghp_ gho_ ghu_ ghs_ ghr_",
+        r"\b(?:github_pat_\w{30,}|gh[pousr]_\w{30,})",
+    ),
     _rule(
         "gitlab-token",
         "gl gr1348941",
         r"\b(?:gl(?:pat|dt|ft|soat|rt|cbt|ptt|agent|imt|oas|ffct)-|GR1348941)[\w.-]{20,}",
     ),
     _rule("slack-token", "xox xapp-", r"\bxox[abeoprs]-[\w-]{10,}|\bxapp-\d-[\w-]{10,}"),
-    _rule("slack-webhook", "hooks.slack.com", r"https://hooks\.slack\.com/(?:services|workflows)/[\w/+-]{20,}"),
-    _rule("discord-webhook", "/webhooks/", r"https://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/\d+/[\w-]{20,}"),
+    _rule(
+        "slack-webhook",
+        "hooks.slack.com",
+        r"https://hooks\.slack\.com/(?:services|workflows)/[\w/+-]{20,}",
+    ),
+    _rule(
+        "discord-webhook",
+        "/webhooks/",
+        r"https://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/\d+/[\w-]{20,}",
+    ),
     _rule(
         "stripe-key",
         "sk_ rk_ pk_ whsec_",
         r"\b(?:[srp]k|whsec)_(?:live_|test_)?[0-9A-Za-z]{20,}",
         has_letters_and_digits,
     ),
-    _rule("model-key", "sk-", r"\bsk-(?:ant-|proj-|or-v1-|svcacct-|admin-)?[A-Za-z0-9_-]{16,}", has_letters_and_digits),
+    _rule(
+        "model-key",
+        "sk-",
+        r"\bsk-(?:ant-|proj-|or-v1-|svcacct-|admin-)?[A-Za-z0-9_-]{16,}",
+        has_letters_and_digits,
+    ),
     _rule(
         "model-key",
         "gsk_ r8_ fw_ tgp_v1_ xai- pplx- nvapi- csk-",
@@ -227,7 +311,9 @@ SHAPES = (
     _rule("vault-token", "hvs. hvb. hvr.", r"\bhv[sbr]\.[\w-]{20,}"),
     _rule("discord-token", "", r"\b[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,40}"),
     _rule("jwt", "eyj", r"\beyJ[\w-]{10,}\.eyJ[\w-]{6,}\.[\w-]*"),
-    _rule("shopify-token", "shpat_ shpca_ shppa_ shpss_", r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b"),
+    _rule(
+        "shopify-token", "shpat_ shpca_ shppa_ shpss_", r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b"
+    ),
     _rule("square-token", "sq0 eaaa", r"\bsq0(?:atp|csp|idp)-[\w-]{20,}|\bEAAA[\w-]{50,}"),
     _rule(
         "service-token",
@@ -243,12 +329,22 @@ SHAPES = (
         r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}|\$(?:1|5|6|7|g?y|apr1|sha1|md5|argon2id?|scrypt|pbkdf2[\w-]*)\$[^\s:\"']{20,}"
         r"|\b(?:pbkdf2|scrypt|SCRAM-SHA-\d+)[\w:-]{0,40}\$[\w:+/=$.]{20,}",
     ),
-    _rule("password-hash", "sha} sha2 sha5 md5} crypt}", r"\{(?:S?SHA\d*|S?MD5|CRYPT)\}[A-Za-z0-9+/=$.]{11,}"),
+    _rule(
+        "password-hash",
+        "sha} sha2 sha5 md5} crypt}",
+        r"\{(?:S?SHA\d*|S?MD5|CRYPT)\}[A-Za-z0-9+/=$.]{11,}",
+    ),
     _rule("password-hash", "md5", r"\bmd5[0-9a-f]{32}\b"),  # PostgreSQL
     _rule("password-hash", ":::", r":\d+:(?P<value>[0-9a-fA-F]{32}:[0-9a-fA-F]{32}):::"),  # Windows
-    _rule("password-hash", ":", r"(?m)^[\w.@-]{1,40}:(?P<value>[./A-Za-z0-9]{13})$", _is_crypt),  # htpasswd -d
+    _rule(
+        "password-hash", ":", r"(?m)^[\w.@-]{1,40}:(?P<value>[./A-Za-z0-9]{13})$", _is_crypt
+    ),  # htpasswd -d
     _rule("aws-key", "akia asia abia acca a3t", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}"),
-    _rule("aws-key", "aws", r"(?i)aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?[\"'](?P<value>[0-9a-z/+]{40})[\"']"),
+    _rule(
+        "aws-key",
+        "aws",
+        r"(?i)aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?[\"'](?P<value>[0-9a-z/+]{40})[\"']",
+    ),
     _rule("sendgrid-key", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
     _rule("telegram-token", ":", r"\d{8,10}:[0-9A-Za-z_-]{35}"),
     _rule("twilio-key", "ac", r"\bAC[0-9a-f]{32}[\"']?\s*[,:]\s*[\"']?(?P<value>[0-9a-f]{32})\b"),
@@ -259,9 +355,24 @@ SHAPES = (
 _AUTHORIZATION = r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
 _CREDENTIAL = r"(?P<value>[A-Za-z0-9._~+/=-]{8,})(?![\w(\[.~+/=-])"
 URLS_AND_HEADERS = (
-    _rule("url-password", "://", r"(?<=://)(?P<value>[^\s/@:\"'<>\[\]{}$]*:[^\s/@\"'<>\[\]{}$]+)(?=@)", _is_login),
-    _rule("url-password", "jdbc:oracle", r"\bjdbc:oracle:\w+:[^\s/:@]+/(?P<value>[^\s@\"']{4,})@", _is_password),
-    _rule("url-token", "://", r"(?<=://)(?P<value>[A-Za-z0-9_-]{16,})(?=@[\w.-]+\.)", has_letters_and_digits),
+    _rule(
+        "url-password",
+        "://",
+        r"(?<=://)(?P<value>[^\s/@:\"'<>\[\]{}$]*:[^\s/@\"'<>\[\]{}$]+)(?=@)",
+        _is_login,
+    ),
+    _rule(
+        "url-password",
+        "jdbc:oracle",
+        r"\bjdbc:oracle:\w+:[^\s/:@]+/(?P<value>[^\s@\"']{4,})@",
+        _is_password,
+    ),
+    _rule(
+        "url-token",
+        "://",
+        r"(?<=://)(?P<value>[A-Za-z0-9_-]{16,})(?=@[\w.-]+\.)",
+        has_letters_and_digits,
+    ),
     _rule(
         "url-secret",
         "? #",
@@ -269,8 +380,18 @@ URLS_AND_HEADERS = (
         r"=(?P<value>[^\s&\"'<>#\[]{8,})",
         has_letters_and_digits,
     ),
-    _rule("url-secret", "?", r"(?i)[?&](?:password|passwd|pwd|pass)=(?P<value>[^\s&\"'<>#\[]{4,})", _is_word_or_mixed),
-    _rule("npm-token", "_auth=", r"(?<![\w.])_auth=[\"']?(?P<value>[^\s\"',()]{8,})(?=[\s\"']|$)", is_mixed),
+    _rule(
+        "url-secret",
+        "?",
+        r"(?i)[?&](?:password|passwd|pwd|pass)=(?P<value>[^\s&\"'<>#\[]{4,})",
+        _is_word_or_mixed,
+    ),
+    _rule(
+        "npm-token",
+        "_auth=",
+        r"(?<![\w.])_auth=[\"']?(?P<value>[^\s\"',()]{8,})(?=[\s\"']|$)",
+        is_mixed,
+    ),
     _rule(
         "authorization",
         "auth basic",
@@ -282,20 +403,49 @@ URLS_AND_HEADERS = (
         "authorization",
         rf"{_AUTHORIZATION}(?:AWS4-HMAC-SHA256|Digest)\s[^\n]{{0,400}}?(?:Signature=|response=\\?\"?)(?P<value>[0-9a-f]{{32,64}})",
     ),
-    _rule("authorization", "authorization", rf"{_AUTHORIZATION}(?:bearer|basic|token|digest|apikey)\s+{_CREDENTIAL}"),
-    _rule("authorization", "authorization", rf"{_AUTHORIZATION}{_CREDENTIAL}", has_letters_and_digits),
-    _rule("authorization", "ssws", r"\bSSWS\s+(?P<value>[\w-]{30,})"),
-    _rule("authorization", "bearer", r"(?i)\bBearer\s+(?P<value>[a-z0-9._~+/-]{16,}=*)", has_letters_and_digits),
-    _rule("cookie", "cookie", r"(?im)(?:^|[\s\"'])(?:set-)?cookie:\s*(?P<value>[^\s;=]+=[^\r\n\"']{6,})"),
-    _rule("cookie", "cookie", r"(?i)\bcookie\s*=\s*[\"'`][\w.-]+=(?P<value>[^\s;\"'`]{8,})", has_letters_and_digits),
     _rule(
-        "cookie", "cookie", r"(?i)\bcookies\s*=\s*\{\s*[\"'][\w.-]+[\"']\s*:\s*[\"'](?P<value>[^\s\"']{8,})", is_mixed
+        "authorization",
+        "authorization",
+        rf"{_AUTHORIZATION}(?:bearer|basic|token|digest|apikey)\s+{_CREDENTIAL}",
+    ),
+    _rule(
+        "authorization", "authorization", rf"{_AUTHORIZATION}{_CREDENTIAL}", has_letters_and_digits
+    ),
+    _rule("authorization", "ssws", r"\bSSWS\s+(?P<value>[\w-]{30,})"),
+    _rule(
+        "authorization",
+        "bearer",
+        r"(?i)\bBearer\s+(?P<value>[a-z0-9._~+/-]{16,}=*)",
+        has_letters_and_digits,
+    ),
+    _rule(
+        "cookie",
+        "cookie",
+        r"(?im)(?:^|[\s\"'])(?:set-)?cookie:\s*(?P<value>[^\s;=]+=[^\r\n\"']{6,})",
+    ),
+    _rule(
+        "cookie",
+        "cookie",
+        r"(?i)\bcookie\s*=\s*[\"'`][\w.-]+=(?P<value>[^\s;\"'`]{8,})",
+        has_letters_and_digits,
+    ),
+    _rule(
+        "cookie",
+        "cookie",
+        r"(?i)\bcookies\s*=\s*\{\s*[\"'][\w.-]+[\"']\s*:\s*[\"'](?P<value>[^\s\"']{8,})",
+        is_mixed,
     ),
     _rule(  # a jar of curl or wget
         "cookie", "true false", r"(?:TRUE|FALSE)\t/\S*\t(?:TRUE|FALSE)\t\d+\t\S+\t(?P<value>\S{8,})"
     ),
-    _rule("azure-key", "accesskey accountkey", r"\b(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/=]{20,})"),
-    _rule("azure-key", "sharedaccesssignature", r"\bSharedAccessSignature=(?P<value>[^\s\"';]{20,})"),
+    _rule(
+        "azure-key",
+        "accesskey accountkey",
+        r"\b(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/=]{20,})",
+    ),
+    _rule(
+        "azure-key", "sharedaccesssignature", r"\bSharedAccessSignature=(?P<value>[^\s\"';]{20,})"
+    ),
     _rule(
         "aws-key",
         "secret",
@@ -329,8 +479,16 @@ COMMAND_LINES = (
     _flag("redis valkey keydb", r"(?:redis|valkey|keydb)-cli", r"(?:-a|--pass)\s+"),
     _flag("sshpass", "sshpass", r"-p\s*"),
     _flag("mongo cypher", r"mongo\w*|cypher-shell", r"-p\s+"),
-    _flag("login", r"(?:docker|podman|buildah|skopeo|nerdctl|oras|helm registry|az|oc|cf)\s+login", r"-p\s*"),
-    _flag("sqlcmd bcp mosquitto ipmitool zip", r"sqlcmd|bcp|mosquitto_\w+|ipmitool|(?:un)?zip", r"-P(?!assword)\s*"),
+    _flag(
+        "login",
+        r"(?:docker|podman|buildah|skopeo|nerdctl|oras|helm registry|az|oc|cf)\s+login",
+        r"-p\s*",
+    ),
+    _flag(
+        "sqlcmd bcp mosquitto ipmitool zip",
+        r"sqlcmd|bcp|mosquitto_\w+|ipmitool|(?:un)?zip",
+        r"-P(?!assword)\s*",
+    ),
     _flag("7z rar", r"7z[ar]?|rar|unrar", r"-h?p"),
     _flag("ldap", r"ldap\w+", r"-w\s*"),
     _flag("smbclient rpcclient winexe", "smbclient|rpcclient|winexe", r"-U\s*[\"']?[^\s%\"']+%"),
@@ -349,7 +507,9 @@ COMMAND_LINES = (
     _flag("--secret-string", r"secretsmanager", r"--secret-string[ =]"),
     _rule("npm-token", "_authtoken", r"_authToken[\s=]+[\"']?(?P<value>[\w.-]{8,})", _is_random),
     _password("sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@"),
-    _password("chpasswd", r"(?<![\w/])[\w.-]+:(?P<value>[^\s:\"']{4,})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd"),
+    _password(
+        "chpasswd", r"(?<![\w/])[\w.-]+:(?P<value>[^\s:\"']{4,})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd"
+    ),
     _password("chpasswd", r"\bchpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s:\"']{4,})"),
     _password("securestring", rf"(?i)\bConvertTo-SecureString\s+(?:-String\s+)?{_QUOTED}"),
     _password(
@@ -372,10 +532,22 @@ COMMAND_LINES = (
         _is_bare_password,
     ),
     _password("pass pwd", rf"(?i)\s--[\w-]{{0,40}}?{LONG_NAME}=(?P<value>[^\s\"'|;&]{{4,}})"),
-    _password("pass pwd", rf"(?i)\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word),
-    _secret(_HINTS, rf"(?i)\s--?[\w-]{{0,40}}?{NAME}[ =](?!id=)(?P<value>[^\s\"'|;&]{{8,}})", _is_random),
-    _secret("token key", rf"(?i)\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})", _is_word_or_mixed),
-    _secret("token key", rf"(?i)\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word_or_mixed),
+    _password(
+        "pass pwd", rf"(?i)\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word
+    ),
+    _secret(
+        _HINTS, rf"(?i)\s--?[\w-]{{0,40}}?{NAME}[ =](?!id=)(?P<value>[^\s\"'|;&]{{8,}})", _is_random
+    ),
+    _secret(
+        "token key",
+        rf"(?i)\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})",
+        _is_word_or_mixed,
+    ),
+    _secret(
+        "token key",
+        rf"(?i)\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})",
+        _is_word_or_mixed,
+    ),
     _password("--from-literal", rf"(?i)--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}"),
     _secret("--secret", rf"(?m)(?:^|\s)--secret[ =](?!id=){_VALUE}", is_mixed),
     _rule("pin", "--pin", r"(?i)\s--pin(?:-?code)?[ =](?P<value>\d{4,8})\b"),
@@ -385,7 +557,11 @@ COMMAND_LINES = (
         rf"(?i)\b(?:{LONG_NAME}|token|secret|{_KEY}|pin)[ :](?:set|add|put|store|save)\s+{_VALUE}",
         _is_word_or_mixed,
     ),
-    _secret(_HINTS, rf"(?i)\bconfig(?:ure)?[ :]set\s+[\w./:-]{{0,80}}?{NAME}\s+{_VALUE}", _is_word_or_mixed),
+    _secret(
+        _HINTS,
+        rf"(?i)\bconfig(?:ure)?[ :]set\s+[\w./:-]{{0,80}}?{NAME}\s+{_VALUE}",
+        _is_word_or_mixed,
+    ),
     _secret(
         "secret",
         rf"\bsecrets?[ :](?:set|put|add|create)\b[^\n|;]{{0,200}}?\s(?:--body|-b|--value|--data)[ =]{_VALUE}",
@@ -396,7 +572,9 @@ COMMAND_LINES = (
         rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}",
         _is_hidden_setting,
     ),
-    _password("http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word),
+    _password(
+        "http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word
+    ),
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", is_mixed),
     _password("bw cargo", rf"\b(?:bw\s+(?:unlock|login\s+\S+)|cargo\s+login)\s+{_VALUE}", is_mixed),
@@ -439,7 +617,10 @@ FILES = (
         _HINTS,
         rf"(?i)\b(?:name|key)[\"']?\s*[:=]\s*[\"']?[\w.-]{{0,40}}{NAME}[\"']?\s*,?\s*[\"']?value[\"']?\s*[:=]\s*{_VALUE}",
     ),
-    _password("variable", rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}"),
+    _password(
+        "variable",
+        rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}",
+    ),
     # .netrc, where `\\n` is a new line inside a string; .pgpass; a password that Cisco stores; expect and pexpect
     _password(
         "password",
@@ -467,18 +648,38 @@ FILES = (
         r"(?P<value>(?:[a-z]{3,8} ){11,23}[a-z]{3,8})\b",
         is_secret_field,
     ),
-    _password(_HINTS, rf"(?i){NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)"),
-    _password("pass pwd", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}", _is_word_or_mixed),
-    _secret("token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", is_mixed),
-    _password("pass pwd", rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])", _is_word_or_mixed),
+    _password(
+        _HINTS, rf"(?i){NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)"
+    ),
+    _password(
+        "pass pwd",
+        rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}",
+        _is_word_or_mixed,
+    ),
+    _secret(
+        "token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", is_mixed
+    ),
+    _password(
+        "pass pwd",
+        rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])",
+        _is_word_or_mixed,
+    ),
     # Plain words in lines of settings (`password=…`, without spaces as in code), in connection strings and options
     _password(
         "pass pwd",
         rf"(?im)^(?:export[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}=(?P<value>[A-Za-z][\w-]{{3,40}})$",
         _is_word_or_mixed,
     ),
-    _password("pass pwd", r"(?i);[ ]?(?:password|pwd)=(?P<value>[^\s;\"'{}$]{4,})(?=[;\"'\n]|$)", _is_word_or_mixed),
-    _password("pass", r"\buser(?:name)?=[^\s,()]+,pass(?:word)?=(?P<value>[^\s,()\"']{4,})", _is_word_or_mixed),
+    _password(
+        "pass pwd",
+        r"(?i);[ ]?(?:password|pwd)=(?P<value>[^\s;\"'{}$]{4,})(?=[;\"'\n]|$)",
+        _is_word_or_mixed,
+    ),
+    _password(
+        "pass",
+        r"\buser(?:name)?=[^\s,()]+,pass(?:word)?=(?P<value>[^\s,()\"']{4,})",
+        _is_word_or_mixed,
+    ),
     _password(
         "pass pwd",
         r"(?im)^\[[^\]\n\"']{1,60}\]\n(?:[^\[\n][^\n]{0,200}\n){0,20}?"
@@ -490,8 +691,16 @@ FILES = (
     _password("pass pwd", rf"{_SET}{LONG_NAME}{_TO}", _is_word_or_mixed),
     # `os.environ.get("API_KEY", "…")`, `add_argument("--token", default="…")`, `process.env.API_KEY || "…"`
     _password("pass pwd", rf"{_CALL}{LONG_NAME}{_ABOUT}\w{{0,40}}{_TO}", is_mixed),
-    _secret(_HINTS, rf"{_CALL}{NAME}{_ABOUT}\w{{0,40}}{_TO}", lambda value: len(value) >= 12 and _is_random(value)),
-    _secret(_HINTS, rf"(?i)(?:{NAME}|_KEY)[\"'\])]{{0,3}}\s*(?:\bor\b|\|\||\?\?|\?:)\s*{_QUOTED}", is_mixed),
+    _secret(
+        _HINTS,
+        rf"{_CALL}{NAME}{_ABOUT}\w{{0,40}}{_TO}",
+        lambda value: len(value) >= 12 and _is_random(value),
+    ),
+    _secret(
+        _HINTS,
+        rf"(?i)(?:{NAME}|_KEY)[\"'\])]{{0,3}}\s*(?:\bor\b|\|\||\?\?|\?:)\s*{_QUOTED}",
+        is_mixed,
+    ),
     _password(
         "requirepass masterauth bindpw rootpw auth-pass",
         rf"(?m)^\s*(?:requirepass|masterauth|bindpw|rootpw|(?:sentinel\s+)?auth-pass\s+\S+)\s+{_VALUE}",
@@ -508,14 +717,28 @@ FILES = (
     ),
     _password("pass pwd", rf"(?i){LONG_NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}{_QUOTED}"),
     _password(
-        "pass pwd", rf"(?i){LONG_NAME}s?\d?\s*[:?]?[=:]\s*(?:!!\w+\s+)?(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password
+        "pass pwd",
+        rf"(?i){LONG_NAME}s?\d?\s*[:?]?[=:]\s*(?:!!\w+\s+)?(?P<value>[^\s\"',;`]{{4,}})",
+        _is_bare_password,
     ),
-    _secret("secret", rf"\b(?:[A-Z][A-Z0-9_]*_)?SECRET(?:_KEY)?\b(?:[\"'\]]{{0,2}}\s*[=:]\s*{_QUOTED})", _is_word),
+    _secret(
+        "secret",
+        rf"\b(?:[A-Z][A-Z0-9_]*_)?SECRET(?:_KEY)?\b(?:[\"'\]]{{0,2}}\s*[=:]\s*{_QUOTED})",
+        _is_word,
+    ),
     _secret("secret", r"\b[A-Z][A-Z0-9_]*_SECRET(?:_KEY)?=(?P<value>[^\s\"',;`]{8,})", _is_word),
     _password("pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})"),
     _password("pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", is_mixed),
-    _password("pass pw psk", rf"(?i){SHORT_NAME}\s*[=:][ \t]*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed_in_prose),
-    _secret(_HINTS, rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})", _is_random),
+    _password(
+        "pass pw psk",
+        rf"(?i){SHORT_NAME}\s*[=:][ \t]*(?P<value>[^\s\"',;`]{{4,}})",
+        _is_mixed_in_prose,
+    ),
+    _secret(
+        _HINTS,
+        rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})",
+        _is_random,
+    ),
     # `AZURE_OPENAI_KEY=…`, but no key that everybody may know
     _secret(
         "_key",
@@ -534,11 +757,17 @@ _AS = rf"\s+as\s+(?:(?:the|your|my|its|an?)\s+)?(?:\w+\s+){{0,2}}?(?:{LONG_NAME}
 _USE = r"(?i)\b(?:use|enter|type|take|with|set)\s+"
 _PIN = r"(?P<value>\d{4,8})\b(?!\s*(?:char|letter|bit|byte|digit|word|time|second|minute|day|year))"
 PROSE = (
-    _rule("pin", "pin pass", rf"(?i)\b(?:pin|passcode|password)(?:\s+(?:code|number))?(?:{_IS}|:\s+){_PIN}"),
+    _rule(
+        "pin",
+        "pin pass",
+        rf"(?i)\b(?:pin|passcode|password)(?:\s+(?:code|number))?(?:{_IS}|:\s+){_PIN}",
+    ),
     _rule("pin", "pin", rf"\bPIN(?:\s+code)?\s+{_PIN}"),
     _password("pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_WORD}", is_mixed),
     _password("pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}"),
-    _password("pass", rf"(?i)\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", is_mixed),
+    _password(
+        "pass", rf"(?i)\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", is_mixed
+    ),
     _password("pass", rf"(?i)\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}"),
     _password(
         "passe contra senha пароль 密码 密碼 パスワード",
@@ -547,7 +776,9 @@ PROSE = (
     ),
     _password(_HINTS, rf"{_USE}{_QUOTED}{_AS}"),
     _password(_HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", is_mixed),
-    _password("credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", is_mixed),
+    _password(
+        "credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", is_mixed
+    ),
     _secret(
         "key token secret",
         rf"(?i)\b(?:[A-Z]+_)?(?:api[ -]?key|(?:secret\s+)?access\s+key|(?:secret|private)(?:\s+key)?"
@@ -560,7 +791,11 @@ PROSE = (
 _IBM_ASSIGN = r"[\"']?\]? *(?::=|=>|::|[=: ]) *[\"']?"
 # Shapes so plain that the rules above are tried first.
 LAST = (
-    _rule("url-password", "://", r"://[^:/?#\[\]@!$&'()*+,;=\s]+:(?P<value>[^:/?#\[\]@!$&'()*+,;=\s]+)@"),
+    _rule(
+        "url-password",
+        "://",
+        r"://[^:/?#\[\]@!$&'()*+,;=\s]+:(?P<value>[^:/?#\[\]@!$&'()*+,;=\s]+)@",
+    ),
     _rule(
         "artifactory-token",
         "akc ap",

@@ -41,7 +41,9 @@ class Failure:
     answer: str
     reasons: tuple[str, ...]  # one for each check that failed, with what it looked for masked
     evidence: tuple[str, ...] = ()  # ids of the material that has the right answer
-    texts: Mapping[str, str] = field(default_factory=dict[str, str])  # of that material, by id, where they are known
+    texts: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # of that material, by id, where they are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ class Edit:
         if self.kind == "describe":
             return f"new description: {self.text}"
         if self.path:
-            return f"{self.kind.replace('_', ' ')} {self.path}" + (f": {self.text}" if self.text else "")
+            return f"{self.kind.replace('_', ' ')} {self.path}" + (
+                f": {self.text}" if self.text else ""
+            )
         position = f"after line {self.line}" if self.kind == "insert" else f"line {self.line}"
         return f"{self.kind} {position}" + (f": {self.text}" if self.text else "")
 
@@ -93,7 +97,11 @@ class Proposal:
         return apply_all(parent, self.edits).visible_hash == self.skill.visible_hash
 
     def to_dict(self) -> dict[str, Any]:
-        return {"note": self.note, "edits": [str(edit) for edit in self.edits], "dropped": list(self.dropped)}
+        return {
+            "note": self.note,
+            "edits": [str(edit) for edit in self.edits],
+            "dropped": list(self.dropped),
+        }
 
 
 class Refiner(ABC):
@@ -102,7 +110,9 @@ class Refiner(ABC):
     tokens: int = 800
     file_tokens: int = 4_000  # of new files in a proposal, on top of those for the body
     material = Material("")
-    passing: Sequence[str] = ()  # before each proposal: prompts of train cases that pass and should go on passing
+    passing: Sequence[
+        str
+    ] = ()  # before each proposal: prompts of train cases that pass and should go on passing
     cases: Sequence[Case] = ()  # train cases, for refiners that try skills themselves with …
     run: Callable[[Skill, Sequence[Case]], Coroutine[Any, Any, Sequence[Failure | None]]] | None = (
         None  # None: it passes
@@ -115,7 +125,11 @@ class Refiner(ABC):
 
     def max_tokens(self, skill: Skill) -> int:
         older = self.material.skill
-        return max(skill.tokens, int(GROWTH_LIMIT * self.tokens), older.tokens + REQUEST_TOKENS if older else 0)
+        return max(
+            skill.tokens,
+            int(GROWTH_LIMIT * self.tokens),
+            older.tokens + REQUEST_TOKENS if older else 0,
+        )
 
     @abstractmethod
     async def propose(
@@ -132,7 +146,9 @@ def apply_all(skill: Skill, edits: Sequence[Edit]) -> Skill:
         if edit.kind == "describe":
             changed = changed.with_description(edit.text)
         elif edit.kind == "write_file":
-            changed = changed.with_file(edit.path, edit.text.encode(), executable=edit.path.startswith("scripts/"))
+            changed = changed.with_file(
+                edit.path, edit.text.encode(), executable=edit.path.startswith("scripts/")
+            )
         elif edit.kind == "delete_file":
             changed = changed.without_file(edit.path)
     return changed

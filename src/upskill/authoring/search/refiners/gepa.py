@@ -35,10 +35,13 @@ class Gepa(Refiner):
             gepa: Any = import_module("gepa")
         except ImportError as missing:
             raise UsageError(
-                "--refiner gepa needs the `gepa` package, which is not installed", f"Run `{add_extra('gepa')}`."
+                "--refiner gepa needs the `gepa` package, which is not installed",
+                f"Run `{add_extra('gepa')}`.",
             ) from missing
         if redact(skill.body) != skill.body:
-            raise UsageError("GEPA rewrites the whole body, which contains a secret", "Remove it from the skill.")
+            raise UsageError(
+                "GEPA rewrites the whole body, which contains a secret", "Remove it from the skill."
+            )
         self.proposals = 0
         adapter = _Adapter(self, skill, asyncio.get_running_loop())
         result: Any = await asyncio.to_thread(
@@ -61,8 +64,14 @@ class Gepa(Refiner):
 
     async def reflect(self, prompt: str) -> str:
         self.proposals += 1
-        text = f"{redact(prompt)}\n\n{self.material.quoted()}" if self.material.pieces else redact(prompt)
-        request = Request((Message("user", text),), max_output_tokens=4 * self.tokens + 1000, seed=self.proposals)
+        text = (
+            f"{redact(prompt)}\n\n{self.material.quoted()}"
+            if self.material.pieces
+            else redact(prompt)
+        )
+        request = Request(
+            (Message("user", text),), max_output_tokens=4 * self.tokens + 1000, seed=self.proposals
+        )
         return (await self.model.reply(request)).text
 
 
@@ -84,7 +93,9 @@ class _Adapter:
     def log(self, message: str) -> None:
         logger.debug(message)
 
-    def evaluate(self, batch: list[Case], candidate: Mapping[str, str], capture_traces: bool = False) -> Any:
+    def evaluate(
+        self, batch: list[Case], candidate: Mapping[str, str], capture_traces: bool = False
+    ) -> Any:
         assert self.refiner.run is not None
         failures = self.wait_for(self.refiner.run(self.skill.with_body(candidate[BODY]), batch))
         examples = list(zip(batch, failures, strict=True)) if capture_traces else None

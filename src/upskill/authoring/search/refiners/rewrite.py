@@ -41,7 +41,9 @@ from upskill.skills import Skill, estimate_tokens
 from upskill.traces.redaction.redact import redact
 
 MAX_EDITS = 6
-MAX_REWRITTEN_SHARE = 0.4  # of the body's tokens, or of half the tokens asked for, whichever is more
+MAX_REWRITTEN_SHARE = (
+    0.4  # of the body's tokens, or of half the tokens asked for, whichever is more
+)
 MAX_FAILURES_SHOWN = 12  # shown at a time
 MAX_PASSING_SHOWN = 4
 MAX_EVIDENCE_SHOWN = 24_000  # characters of evidence that stands behind failures
@@ -62,7 +64,9 @@ class Rewrite(Refiner):
         budget = int(MAX_REWRITTEN_SHARE * max(skill.tokens, self.tokens / 2))
         budget = max(budget, REQUEST_TOKENS) if self.material.skill else budget
         # Files that are there may be written anew, whatever their size.
-        existing = (text for path, text in _text_files(skill).items() if path.startswith(FILE_FOLDERS))
+        existing = (
+            text for path, text in _text_files(skill).items() if path.startswith(FILE_FOLDERS)
+        )
         file_tokens = max(self.file_tokens, estimate_tokens("".join(existing)))
         body = f"{skill.tokens} tokens now and may have {self.max_tokens(skill)}"
         kinds = [kind for kind in KINDS if kind != "write_file" or file_tokens]
@@ -88,7 +92,9 @@ class Rewrite(Refiner):
                 file_tokens=file_tokens or "none: nobody wants new ones",
             ),
             self._prompt(skill, ordered, tried),
-            object_schema({"note": text_schema(400), "edits": list_schema(object_schema(edit), MAX_EDITS)}),
+            object_schema(
+                {"note": text_schema(400), "edits": list_schema(object_schema(edit), MAX_EDITS)}
+            ),
             max_output_tokens=4 * budget + 1000 + file_tokens,
             seed=attempt,
         )
@@ -98,14 +104,20 @@ class Rewrite(Refiner):
             if proposal is None:
                 return None
             written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
-            problems = await file_problems(proposal.skill, self.material, file_tokens) if written else []
+            problems = (
+                await file_problems(proposal.skill, self.material, file_tokens) if written else []
+            )
             broken = [f"{path}: {why}" for path, why in problems if path in written]
             overruled = overruled_lines(proposal.skill, self.material)
-            if not last and (wrong := [*self._ungrounded(proposal), *broken, *(why for _, why in overruled)]):
+            if not last and (
+                wrong := [*self._ungrounded(proposal), *broken, *(why for _, why in overruled)]
+            ):
                 raise InvalidAnswer("; ".join(wrong))
             # What the skill said before may stay, if need be.
             before = {place for place, _ in overruled_lines(skill, self.material)}
-            return None if broken or any(place not in before for place, _ in overruled) else proposal
+            return (
+                None if broken or any(place not in before for place, _ in overruled) else proposal
+            )
 
         try:
             return await ask(self.model, question, read, repairs=1)
@@ -122,13 +134,19 @@ class Rewrite(Refiner):
             if (missing := uncovered_by(edit.text, edit.evidence, self.material, files))
         ]
 
-    def _prompt(self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits]) -> str:
+    def _prompt(
+        self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits]
+    ) -> str:
         # Edits name lines by number, so a line can be shown without its secrets and still be found.
         lines = dict(enumerate(redact(skill.body).splitlines(), start=1))
         if len(lines) != len(skill.body.splitlines()):  # a secret of several lines
-            lines = {number: redact(line) for number, line in enumerate(skill.body.splitlines(), start=1)}
+            lines = {
+                number: redact(line) for number, line in enumerate(skill.body.splitlines(), start=1)
+            }
         task_field = "request" if self.material.skill is not None else "task"
-        files = {path: redact(_cut(text, MAX_FILE_SHOWN)) for path, text in _text_files(skill).items()}
+        files = {
+            path: redact(_cut(text, MAX_FILE_SHOWN)) for path, text in _text_files(skill).items()
+        }
         sources = self._sources(skill)
         shown_failures = failures[:MAX_FAILURES_SHOWN]
         # What stands behind the failures, where it is not in the material that is quoted anyway.
@@ -165,7 +183,11 @@ class Rewrite(Refiner):
     def _sources(self, skill: Skill) -> dict[int, list[str]]:
         if self.material.skill is None:
             return {}
-        return {number: list(line.ids) for number, line in enumerate(sourced_lines(skill), start=1) if line.ids}
+        return {
+            number: list(line.ids)
+            for number, line in enumerate(sourced_lines(skill), start=1)
+            if line.ids
+        }
 
     def _read(self, answer: dict[str, Any], reader: _EditReader, *, last: bool) -> Proposal | None:
         """The proposal, empty where the teacher says so. Edits that do not apply are refused once, then dropped."""
@@ -178,7 +200,9 @@ class Rewrite(Refiner):
         longest = self.max_tokens(skill)
         changed = apply_all(skill, edits)
         if changed.tokens > longest:
-            wrong.append(f"the body would have about {changed.tokens} tokens; at most {longest} are allowed")
+            wrong.append(
+                f"the body would have about {changed.tokens} tokens; at most {longest} are allowed"
+            )
             edits = [edit for edit in edits if edit.kind != "insert"] if last else edits
             changed = apply_all(skill, edits)
         if wrong and not last:
@@ -187,10 +211,20 @@ class Rewrite(Refiner):
             if not last:
                 raise InvalidAnswer("no edit changes anything")
             return None
-        written = {line: edit.evidence for edit in edits if edit.line_edit for line in edit.text.splitlines()}
-        sources = {line: self.material.resolve_citations(ids or (OWN_KNOWLEDGE,)) for line, ids in written.items()}
+        written = {
+            line: edit.evidence
+            for edit in edits
+            if edit.line_edit
+            for line in edit.text.splitlines()
+        }
+        sources = {
+            line: self.material.resolve_citations(ids or (OWN_KNOWLEDGE,))
+            for line, ids in written.items()
+        }
         provenance = Provenance.of(skill).with_sources(sources, self.material.excerpts())
-        return Proposal(provenance.add_to(changed), tuple(edits), str(answer.get("note", "")), tuple(wrong))
+        return Proposal(
+            provenance.add_to(changed), tuple(edits), str(answer.get("note", "")), tuple(wrong)
+        )
 
 
 @dataclass
@@ -225,7 +259,9 @@ class _EditReader:
         first = 0 if edit.kind == "insert" else 1
         if not first <= edit.line <= len(self.skill.body.splitlines()):
             return f"there is no line {edit.line} to {edit.kind}"
-        if edit.kind != "insert" and any(other.line == edit.line and other.kind != "insert" for other in self.usable):
+        if edit.kind != "insert" and any(
+            other.line == edit.line and other.kind != "insert" for other in self.usable
+        ):
             return f"line {edit.line} is changed twice"
         if edit.kind != "delete" and not edit.text.strip():
             return f"{edit.kind} at line {edit.line} has no text"
@@ -252,7 +288,9 @@ class _EditReader:
             changed = apply_all(self.skill, [edit])
         except (UsageError, UnicodeEncodeError) as error:
             return str(error)
-        errors = [problem.message for problem in changed.problems("strict") if problem.level == "error"]
+        errors = [
+            problem.message for problem in changed.problems("strict") if problem.level == "error"
+        ]
         before = [problem.message for problem in self.skill.problems("strict")]
         return "; ".join(message for message in errors if message not in before)
 
@@ -288,4 +326,6 @@ def _describe_tried(tried: TriedEdits) -> dict[str, Any]:
 
 
 def _cut(text: str, limit: int = 2000) -> str:
-    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit:,} characters more)"
+    return (
+        text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit:,} characters more)"
+    )

@@ -22,7 +22,10 @@ from upskill.runs.stores import Run
 EXECUTORS = Registry(
     "executor",
     "upskill.executors",
-    {"local": "upskill.runs.running.executors.local:Local", "ray": "upskill.runs.running.executors.ray:Ray"},
+    {
+        "local": "upskill.runs.running.executors.local:Local",
+        "ray": "upskill.runs.running.executors.ray:Ray",
+    },
 )
 
 
@@ -33,7 +36,9 @@ class Job:
     plan: Plan
     trials: Sequence[Trial]  # in the order in which they are to be run
     context: ModelContext
-    previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
+    previous: Mapping[Trial, Result] = field(
+        default_factory=dict[Trial, Result]
+    )  # errored results of these trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +46,21 @@ class Session:
     """What an executor of this process works with. The ledger of its models is the one that counts."""
 
     run: Run
-    store: str | None = field(repr=False)  # where workers write results; None: only this process can
+    store: str | None = field(
+        repr=False
+    )  # where workers write results; None: only this process can
     models: Models
-    run_trial: Callable[[Trial], Awaitable[Result | None]]  # in this process; None: a ceiling is reached, run no more
+    run_trial: Callable[
+        [Trial], Awaitable[Result | None]
+    ]  # in this process; None: a ceiling is reached, run no more
     persist: Callable[[Result], Awaitable[None]]  # returns when the result is on disk
     scored: Callable[[Sequence[str]], Iterator[Result]]  # what the store has under these keys
 
 
 class Executor(ABC):
-    is_remote: ClassVar[bool] = False  # workers elsewhere call the models, and write to the store themselves
+    is_remote: ClassVar[bool] = (
+        False  # workers elsewhere call the models, and write to the store themselves
+    )
 
     def check(self, plan: Plan, models: Models) -> None:  # noqa: B027 - most run any plan
         """UsageError where this plan cannot be run; called before a model is opened."""

@@ -65,8 +65,12 @@ class Chunk:
     trials: tuple[Trial, ...]
     width: int  # how many of them run at a time
     lease: Ceilings  # what it may spend
-    previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
-    failures: Mapping[str, int] = field(default_factory=dict[str, int])  # of models, in a row, as far as known
+    previous: Mapping[Trial, Result] = field(
+        default_factory=dict[Trial, Result]
+    )  # errored results of these trials
+    failures: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # of models, in a row, as far as known
 
 
 @dataclass
@@ -81,7 +85,9 @@ class Done:
     spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
     hits: int = 0  # requests that stored replies answered
     failures: dict[str, Failures] = field(default_factory=dict[str, Failures])
-    overload: float | None = None  # the server wants fewer calls, after so many seconds; None: it does not
+    overload: float | None = (
+        None  # the server wants fewer calls, after so many seconds; None: it does not
+    )
     messages: list[str] = field(default_factory=list[str])  # for the person
     error: UpskillError | None = None  # that ends the run
 
@@ -122,7 +128,8 @@ def _open_store(shared: Shared) -> Store | None:
     here, location = socket.gethostname(), shared.store
     if shared.version != __version__:
         raise UsageError(
-            f"upskill is {shared.version} here and {__version__} on {here}", "Install the same version on every node."
+            f"upskill is {shared.version} here and {__version__} on {here}",
+            "Install the same version on every node.",
         )
     if Path(shared.folder).is_dir():
         os.chdir(shared.folder)
@@ -149,7 +156,10 @@ class _ChunkRun:
         self.started = time.monotonic()
         self.slots = asyncio.Semaphore(chunk.width)
         context = replace(
-            shared.context, tell=self.done.messages.append, connections=chunk.width, failures=chunk.failures
+            shared.context,
+            tell=self.done.messages.append,
+            connections=chunk.width,
+            failures=chunk.failures,
         )
         self.ledger = Ledger(chunk.lease)
         self.models = Models(context, replies=store, cache=shared.cache, ledger=self.ledger)
@@ -187,12 +197,16 @@ class _ChunkRun:
     async def _work(self) -> None:
         plan, run = self.shared.plan, self.shared.run
         while self.waiting and not self.ended:
-            async with self.slots:  # which is free for another trial while this one's result is stored
+            async with (
+                self.slots
+            ):  # which is free for another trial while this one's result is stored
                 if not self.waiting or self.ended:
                     return
                 trial = self.waiting.popleft()
                 try:
-                    result = await run_trial(plan, trial, self.models, self.chunk.previous.get(trial), run.number)
+                    result = await run_trial(
+                        plan, trial, self.models, self.chunk.previous.get(trial), run.number
+                    )
                 except CeilingReached:
                     self.waiting.append(trial)
                     self.ended = True
@@ -204,7 +218,9 @@ class _ChunkRun:
 
     def _has_news(self, result: Result) -> bool:
         known = self.chunk.failures
-        is_failing = any(each.in_a_row > known.get(name, 0) for name, each in self.models.failures.items())
+        is_failing = any(
+            each.in_a_row > known.get(name, 0) for name, each in self.models.failures.items()
+        )
         is_late = time.monotonic() - self.started > CHUNK_SECONDS
         return result.fatal or is_late or is_failing or overload() is not None
 
@@ -254,7 +270,9 @@ class ChunkQueue:
         names = {model: _lane_of(job.plan, model) for model in job.plan.addresses}
         self._lanes = {name: Lane(AdaptiveLimiter(concurrency)) for name in names.values()}
         for trial in job.trials:
-            self._lanes[names[trial.model]].waiting.setdefault((trial.model, trial.arm), deque()).append(trial)
+            self._lanes[names[trial.model]].waiting.setdefault(
+                (trial.model, trial.arm), deque()
+            ).append(trial)
 
     @property
     def left(self) -> int:
@@ -266,7 +284,9 @@ class ChunkQueue:
 
     def stop(self, model: str) -> None:
         for lane in self._lanes.values():
-            lane.waiting = {group: trials for group, trials in lane.waiting.items() if group[0] != model}
+            lane.waiting = {
+                group: trials for group, trials in lane.waiting.items() if group[0] != model
+            }
 
     def assign(self, workers: int) -> Assignment | None:
         """None where a worker has to wait for another chunk to end."""
@@ -274,15 +294,25 @@ class ChunkQueue:
         open_lanes = [lane for lane in busy if lane.limiter.free > 0 and not lane.limiter.pause]
         if not open_lanes:
             return None
-        lane = max(open_lanes, key=lambda lane: (lane.limiter.free / lane.limiter.max_concurrency, lane.left))
+        lane = max(
+            open_lanes,
+            key=lambda lane: (lane.limiter.free / lane.limiter.max_concurrency, lane.left),
+        )
         limiter = lane.limiter
         # The one with the most left, so that arms keep pace.
         group, waiting = max(lane.waiting.items(), key=lambda item: len(item[1]))
         share = max(1, workers // len(busy))
-        width = 1 if self.one_at_a_time else max(1, min(limiter.free, math.ceil(limiter.limit / share)))
+        width = (
+            1 if self.one_at_a_time else max(1, min(limiter.free, math.ceil(limiter.limit / share)))
+        )
         rate = self._rates.get(group)
         size = FIRST_TRIALS * width if rate is None else int(rate * width * CHUNK_SECONDS)
-        size = max(1, min(MAX_CHUNK, max(width, size), max(width, math.ceil(lane.left / share)), len(waiting)))
+        size = max(
+            1,
+            min(
+                MAX_CHUNK, max(width, size), max(width, math.ceil(lane.left / share)), len(waiting)
+            ),
+        )
         crashes = self._crashes.get(waiting[0], 0)
         if crashes > 2:  # alone with its worker, a trial that kills it is found
             size = min(size, 8 if crashes == 3 else 1)
@@ -293,14 +323,18 @@ class ChunkQueue:
         trials = tuple(waiting.popleft() for _ in range(size))
         if not waiting:
             del lane.waiting[group]
-        previous = {trial: self.job.previous[trial] for trial in trials if trial in self.job.previous}
+        previous = {
+            trial: self.job.previous[trial] for trial in trials if trial in self.job.previous
+        }
         limiter.in_flight += width
         chunk = Chunk(trials, width, lease, previous, dict(self._failures))
         return Assignment(chunk, lane, group, time.monotonic())
 
     def pause(self) -> float:
         """Seconds until a paused lane may go on."""
-        return min((pause for lane in self._lanes.values() if (pause := lane.limiter.pause)), default=0.0)
+        return min(
+            (pause for lane in self._lanes.values() if (pause := lane.limiter.pause)), default=0.0
+        )
 
     def settle(self, assignment: Assignment, done: Done) -> None:
         limiter, chunk = assignment.lane.limiter, assignment.chunk
@@ -317,7 +351,11 @@ class ChunkQueue:
         else:
             limiter.record_overload(assignment.since, done.overload)
         for model, failures in done.failures.items():
-            known = 0 if failures.answered else self._failures.get(model, 0) - chunk.failures.get(model, 0)
+            known = (
+                0
+                if failures.answered
+                else self._failures.get(model, 0) - chunk.failures.get(model, 0)
+            )
             self._failures[model] = max(0, known) + failures.in_a_row
 
     def requeue_lost(self, assignment: Assignment, stored: Sequence[Result] | None) -> Trial | None:
@@ -325,7 +363,9 @@ class ChunkQueue:
         chunk, done = assignment.chunk, {result.trial for result in stored or ()}
         left = [trial for trial in chunk.trials if trial not in done]
         assignment.lane.limiter.in_flight -= chunk.width
-        self.leases.settle_lost(chunk.lease, stored or (), len(left) if stored is None else UNSAVED * chunk.width)
+        self.leases.settle_lost(
+            chunk.lease, stored or (), len(left) if stored is None else UNSAVED * chunk.width
+        )
         for trial in left:
             self._crashes[trial] = self._crashes.get(trial, 0) + 1
         if len(chunk.trials) == 1 and left and self._crashes[left[0]] >= MAX_CRASHES:
@@ -335,7 +375,9 @@ class ChunkQueue:
 
     def _put_back(self, assignment: Assignment, trials: Sequence[Trial]) -> None:
         if trials:
-            assignment.lane.waiting.setdefault(assignment.group, deque()).extendleft(reversed(trials))
+            assignment.lane.waiting.setdefault(assignment.group, deque()).extendleft(
+                reversed(trials)
+            )
 
 
 def _lane_of(plan: Plan, model: str) -> str:
@@ -356,7 +398,9 @@ class LeaseBook:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._ceilings = np.array([math.inf if most is None else most for most in astuple(ledger.ceilings)])
+        self._ceilings = np.array(
+            [math.inf if most is None else most for most in astuple(ledger.ceilings)]
+        )
         self._leases: list[Ceilings] = []
         self._lost = np.zeros(3)
         self._used = np.zeros(3)  # for the trials that are settled
@@ -396,7 +440,9 @@ class LeaseBook:
         calls = sum(max(1, len(result.asked)) for result in stored)
         student = sum((result.usage for result in stored), NO_USAGE)
         judge = sum((result.judging for result in stored), NO_USAGE)
-        self.settle(lease, calls, {"student": student, "judge": judge} if stored else {}, len(stored))
+        self.settle(
+            lease, calls, {"student": student, "judge": judge} if stored else {}, len(stored)
+        )
         total = student + judge
         unknown = _amounts(lease) - [total.cost_usd or 0.0, total.total_tokens, calls]
         self._lost += np.maximum(0.0, np.minimum(unknown, self._expected(in_flight)))

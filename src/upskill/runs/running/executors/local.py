@@ -46,7 +46,9 @@ class Local(Executor):
                     continue
                 try:
                     result = await session.run_trial(trial)
-                except Paused as pause:  # somebody has to answer it; the others can be asked all the same
+                except (
+                    Paused
+                ) as pause:  # somebody has to answer it; the others can be asked all the same
                     unanswered.update(pause.files)
                     continue
                 if result is None:

@@ -24,7 +24,15 @@ from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan, Result
 from upskill.runs.running.executors import Executor, Job, Resources, Session
-from upskill.runs.running.executors.chunks import Assignment, Chunk, ChunkQueue, Done, Shared, Worker, brief
+from upskill.runs.running.executors.chunks import (
+    Assignment,
+    Chunk,
+    ChunkQueue,
+    Done,
+    Shared,
+    Worker,
+    brief,
+)
 from upskill.runs.stores import is_url
 
 NAME = "upskill trials"  # of a task, as Ray shows it
@@ -46,7 +54,9 @@ class Ray(Executor):
 
     is_remote = True
 
-    def __init__(self, concurrency: int = 8, address: str = "", resources: Resources | None = None) -> None:
+    def __init__(
+        self, concurrency: int = 8, address: str = "", resources: Resources | None = None
+    ) -> None:
         self.concurrency = concurrency
         self.address = address
         self.resources = resources or Resources()
@@ -62,18 +72,22 @@ class Ray(Executor):
                 )
             if address.provider == "handoff":
                 raise UsageError(
-                    f"{address.name}: nothing to parallelize while a person answers", "Drop --executor ray."
+                    f"{address.name}: nothing to parallelize while a person answers",
+                    "Drop --executor ray.",
                 )
         if models.cache == "replay":
             raise UsageError(
-                "--replay does not call models, so there is nothing for Ray to do", "Drop --replay or --executor ray."
+                "--replay does not call models, so there is nothing for Ray to do",
+                "Drop --replay or --executor ray.",
             )
 
     def open(self, plan: Plan, store: str | None) -> None:
         del plan  # workers look for the tools of checks themselves
         if self._cluster is None or not self._cluster.ray.is_initialized():
             self._cluster = Cluster(self.address, self.resources)
-        others = {node["NodeManagerHostname"] for node in self._cluster.nodes()} - {socket.gethostname()}
+        others = {node["NodeManagerHostname"] for node in self._cluster.nodes()} - {
+            socket.gethostname()
+        }
         if store and not is_url(store) and others:
             raise UsageError(
                 f"{min(others)} in this Ray cluster cannot write to {store}",
@@ -83,7 +97,12 @@ class Ray(Executor):
     async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         models, cluster = session.models, self._cluster
         assert cluster is not None
-        queue = ChunkQueue(job, self.concurrency, models.ledger or Ledger(), one_at_a_time=self.resources.are_stated)
+        queue = ChunkQueue(
+            job,
+            self.concurrency,
+            models.ledger or Ledger(),
+            one_at_a_time=self.resources.are_stated,
+        )
         shared = Shared(job.plan, session.run, job.context, session.store, models.cache)
         tasks, shown_lines = _Tasks(cluster, queue, shared, session), set[str]()
         try:
@@ -108,7 +127,9 @@ class Ray(Executor):
 class _Tasks:
     """Chunks as Ray tasks, as many at a time as the cluster has room for."""
 
-    def __init__(self, cluster: Cluster, queue: ChunkQueue, shared: Shared, session: Session) -> None:
+    def __init__(
+        self, cluster: Cluster, queue: ChunkQueue, shared: Shared, session: Session
+    ) -> None:
         self.cluster = cluster
         self.queue = queue
         self.plan = shared.plan
@@ -116,7 +137,9 @@ class _Tasks:
         self.halted: CeilingReached | None = None
         self._shared = cluster.ray.put(shared)
         # Not tried again by Ray: what the lost worker may have spent has to be accounted for first.
-        self._task: Any = cluster.ray.remote(_run).options(max_retries=0, name=NAME, **cluster.task_options)
+        self._task: Any = cluster.ray.remote(_run).options(
+            max_retries=0, name=NAME, **cluster.task_options
+        )
         self._running: dict[asyncio.Future[Done], tuple[Assignment, Any]] = {}
         self._crashes = 0  # in a row
 
@@ -125,7 +148,9 @@ class _Tasks:
         while self.queue.left or self._running:
             if self._running:
                 timeout = self.queue.pause() or None
-                ended, _ = await asyncio.wait(self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                ended, _ = await asyncio.wait(
+                    self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                )
             else:
                 ended = set[asyncio.Future[Done]]()
                 await asyncio.sleep(self.queue.pause())
@@ -163,7 +188,9 @@ class _Tasks:
             if "No module named 'upskill" not in str(error):
                 raise
             hint = "Install the same version on every node."
-            raise UsageError("upskill is not installed on the workers of this Ray cluster", hint) from None
+            raise UsageError(
+                "upskill is not installed on the workers of this Ray cluster", hint
+            ) from None
         except exceptions.RayError as error:
             return self._requeue_lost(assignment, type(error).__name__)
         self._crashes = 0
@@ -204,25 +231,35 @@ def _run(shared: list[Any], chunk: Chunk) -> Done:
 
 def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of that at every start
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # or it warns of that at every start
     try:
         import ray  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UsageError("--executor ray needs Ray, which is not installed", f"Run `{add_extra('ray')}`.") from error
+        raise UsageError(
+            "--executor ray needs Ray, which is not installed", f"Run `{add_extra('ray')}`."
+        ) from error
     return ray
 
 
 def start_ray(ray: Any, address: str = "", **options: Any) -> None:
     """Start Ray on this machine, or join the cluster at an address, without a word on standard output."""
     if not address:
-        options = {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE} | options
+        options = {
+            "address": "local",
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE,
+        } | options
         for name, value in PATIENCE.items():
             os.environ.setdefault(name, value)
     else:
         options["address"] = address
     for start in range(STARTS):
         try:
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, namespace="upskill", **options)
+            ray.init(
+                log_to_driver=False, logging_level=logging.ERROR, namespace="upskill", **options
+            )
             break
         except Exception as error:
             ray.shutdown()
@@ -237,9 +274,15 @@ def start_ray(ray: Any, address: str = "", **options: Any) -> None:
 def _check_reachable(address: str) -> None:
     """UsageError if nothing is listening: Ray itself would try for minutes."""
     if address == "auto":
-        note = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+        note = (
+            Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
+            / "ray"
+            / "ray_current_cluster"
+        )
         if not note.is_file():
-            raise UsageError("no Ray cluster is running on this machine", "Start one with `ray start --head`.")
+            raise UsageError(
+                "no Ray cluster is running on this machine", "Start one with `ray start --head`."
+            )
         address = note.read_text(encoding="utf-8").strip()
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
@@ -262,17 +305,30 @@ class Cluster:
         if not self.ray.is_initialized():
             self._init()
         if not self.workers:
-            needs = {"trial_cpus": resources.cpus, "trial_gpus": resources.gpus, "trial_memory": resources.memory_mb}
-            stated = " ".join(f"{name} {value:g}" for name, value in needs.items() if value is not None)
+            needs = {
+                "trial_cpus": resources.cpus,
+                "trial_gpus": resources.gpus,
+                "trial_memory": resources.memory_mb,
+            }
+            stated = " ".join(
+                f"{name} {value:g}" for name, value in needs.items() if value is not None
+            )
             if stated:
-                raise UsageError(f"no node in this Ray cluster has room for a trial with {stated}", "Request less.")
+                raise UsageError(
+                    f"no node in this Ray cluster has room for a trial with {stated}",
+                    "Request less.",
+                )
             raise UsageError("no node in this Ray cluster has a CPU for trials")
 
     @property
     def task_options(self) -> dict[str, Any]:
         needs = self.resources
         memory = None if needs.memory_mb is None else int(needs.memory_mb * 2**20)
-        options = {"num_cpus": needs.cpus if needs.cpus is not None else 1, "num_gpus": needs.gpus, "memory": memory}
+        options = {
+            "num_cpus": needs.cpus if needs.cpus is not None else 1,
+            "num_gpus": needs.gpus,
+            "memory": memory,
+        }
         return {name: value for name, value in options.items() if value is not None}
 
     @property
@@ -291,7 +347,12 @@ class Cluster:
     def _fit(self, node: dict[str, float]) -> int:
         names = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
         needs = {names[name]: value for name, value in self.task_options.items() if value}
-        return int(min((node.get(name, 0.0) / value for name, value in needs.items()), default=node.get("CPU", 1.0)))
+        return int(
+            min(
+                (node.get(name, 0.0) / value for name, value in needs.items()),
+                default=node.get("CPU", 1.0),
+            )
+        )
 
     def _init(self) -> None:
         if self.address.startswith("ray://"):
@@ -304,8 +365,13 @@ class Cluster:
         try:
             start_ray(self.ray, self.address)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            where = f"cannot join the Ray cluster at {self.address}" if self.address else "cannot start Ray"
+            where = (
+                f"cannot join the Ray cluster at {self.address}"
+                if self.address
+                else "cannot start Ray"
+            )
             raise UsageError(
-                f"{where}: {str(error).strip()}", "Run `ray status` on one of its nodes to see more."
+                f"{where}: {str(error).strip()}",
+                "Run `ray status` on one of its nodes to see more.",
             ) from error
         logger.info("Ray has room for %d chunks", self.workers)
