@@ -42,9 +42,7 @@ def lines() -> Iterator[str]:
 def commands() -> Iterator[str]:
     yield "\n## Commands\n"
     yield from _help(upskill, "upskill")
-    for name, line in COMMANDS.items():
-        if not line:
-            continue
+    for name in COMMANDS:
         command = upskill.get_command(click.Context(upskill), name)
         assert command is not None
         yield f"\n### upskill {name}\n"

@@ -18,7 +18,7 @@ import pytest
 
 import upskill
 from conftest import REPOSITORY, Upskill
-from upskill.cli import COMMANDS
+from upskill.cli import COMMANDS, HIDDEN, REMOVED
 from upskill.registry import Registry
 
 PACKAGE = REPOSITORY / "src" / "upskill"
@@ -336,7 +336,7 @@ finally:
 
 def test_every_command_has_help(upskill: Upskill) -> None:
     listed = upskill("--help").out
-    for name, line in COMMANDS.items():
+    for name in (*COMMANDS, *HIDDEN):
         command = import_module(
             f"upskill.cli.commands.{'import_' if name == 'import' else name}"
         ).command
@@ -345,8 +345,19 @@ def test_every_command_has_help(upskill: Upskill) -> None:
         assert done.code == 0, name
         assert done.out.startswith("Usage: upskill "), name
         assert command.help, name
-        assert line.endswith("."), name
-        assert f"\n  {name} " in listed
+        assert (f"\n  {name} " in listed) == (name in COMMANDS), name
+    assert all(line.endswith(".") for line in COMMANDS.values())
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_removed_command_names_what_to_use(upskill: Upskill, name: str) -> None:
+    if name in COMMANDS:
+        pytest.skip("not removed yet")
+    done = upskill(name, "anything", "--help")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"upskill: {REMOVED[name]}\n"
+    assert f"`{name}`" in done.err
+    assert f"\n  {name} " not in upskill("--help").out
 
 
 # The repository.

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Upskill, write_script, write_skill
 from upskill import __file__ as package
-from upskill.cli import COMMANDS, upskill
+from upskill.cli import COMMANDS, HIDDEN, upskill
 from upskill.cli.help import COMMON, GROUPS, fitting_hint
 
 BIN = Path(sys.executable).with_name("upskill")
@@ -23,7 +23,7 @@ BIN = Path(sys.executable).with_name("upskill")
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
     yield "", upskill
-    for name in COMMANDS:
+    for name in (*COMMANDS, *HIDDEN):
         command = upskill.get_command(click.Context(upskill), name)
         assert command is not None
         yield name, command

@@ -36,7 +36,6 @@ COMMANDS = {
     "tests": "Write, extend or edit a skill's test cases.",
     "versions": "List the versions of a skill, or compare two.",
     "eval": "Run a student with and without a skill and compare the two.",
-    "benchmark": "Evaluate a skill on several models, three repeats each.",
     "ci": "Check the skills that a branch changed, for CI.",
     "recheck": "Check which skills in a library a model still needs.",
     "distill": "Find the shortest version of a skill that is not worse.",
@@ -51,9 +50,7 @@ COMMANDS = {
     "view": "View stored runs in a browser, live while they run.",
     "feedback": "Show how well checks agree with people's feedback on answers.",
     "runs": "List the stored runs, as bars or as a table of skills and models.",
-    "plot": "Draw a run as SVG or PNG: lift, pass rates, cost, every case.",
     "store": "Copy, check or prune the stored runs.",
-    "list": "List the skills in a folder.",
     "verify": "Check a skill's receipt, without a model.",
     "validate": "Check skills against the Agent Skills specification.",
     "mcp": "Serve validate, eval, show and report to agents, over MCP.",
@@ -64,6 +61,15 @@ COMMANDS = {
     "models": "List the embedded models, or download one.",
     "doctor": "Check what works on this machine, and how to fix the rest.",
     "completion": "Print a script that completes commands in your shell.",
+}
+# Names that Hugging Face's upskill published. They work, but `upskill --help` does not list them.
+HIDDEN = ("benchmark", "list", "plot")
+# Commands that upskill had, and `delete`, which is in unreleased versions of Hugging Face's upskill.
+REMOVED = {
+    "delete": "there is no `delete`. Delete the skill's folder; `upskill store prune` deletes old runs.",
+    "feedback": "`feedback` was removed. Review answers in `upskill view`; `generate --feedback` reads the reviews.",
+    "mcp": "`mcp` was removed. Agents can run upskill in a shell; skills/upskill tells them which commands to use.",
+    "push": "`push` was removed. Publish with `gh skill` or `npx skills`; `upskill pack` writes archives and plugins.",
 }
 
 
@@ -100,7 +106,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         file = "import_" if cmd_name == "import" else cmd_name  # a Python keyword
         command: click.Command = import_module(f"upskill.cli.commands.{file}").command
@@ -108,12 +114,12 @@ class Commands(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and not self.get_command(ctx, name):
             from upskill.errors import did_you_mean  # noqa: PLC0415 - only when something is wrong
 
-            raise click.UsageError(
-                f"no command named {args[0]!r}. {did_you_mean(args[0], COMMANDS)}"
-            )
+            unknown = f"no command named {name!r}. {did_you_mean(name, COMMANDS)}"
+            raise click.UsageError(REMOVED.get(name, unknown))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
