@@ -12,13 +12,10 @@ import stat
 import struct
 import subprocess
 import tarfile
-import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +24,12 @@ import pytest
 from agent_server import agent_server
 from conftest import Upskill
 from test_install import contents
-from test_lock import npx_skills
 from upskill import Skill, UsageError
 from upskill.agents.claude_code import DISABLE_VARIABLES
 from upskill.agents.codex import SETTINGS
 from upskill.agents.opencode import DISABLED
 from upskill.skills.archives import load_archive, zip_files
-from upskill.skills.packing import WELL_KNOWN, pack, plugin_files
+from upskill.skills.packing import pack, plugin_files
 
 DESCRIPTION = "How this house copies files. Use it before a file is copied."
 HIDDEN = ("evals/suite.yaml", "evals/replies.jsonl.gz", "eval_queries.json", "skill_meta.json")
@@ -300,60 +296,10 @@ def test_an_archive_may_have_the_skill_at_its_root_or_in_a_folder(
     assert [file.path for file in skill.files] == ["SKILL.md", "a/b.txt"]
 
 
-# An index for a website.
-
-
-def test_an_index_has_the_digest_of_every_artifact(home: Path, upskill: Upskill) -> None:
-    made(home / "skills", "b-skill")
-    Skill.new("a-skill", "Only text.", "Body.").save(home / "skills" / "a-skill")
-    done = upskill("pack", "skills", "--index", "-o", "public")
-    folder = home / "public" / WELL_KNOWN
-    assert done.out == f"public/{WELL_KNOWN}/index.json\n"
-    index = json.loads((folder / "index.json").read_text())
-    assert index["$schema"] == "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
-    assert [(entry["name"], entry["type"], entry["url"]) for entry in index["skills"]] == [
-        ("a-skill", "skill-md", "a-skill/SKILL.md"),
-        ("b-skill", "archive", "b-skill.zip"),
-    ]
-    for entry in index["skills"]:
-        data = (folder / entry["url"]).read_bytes()
-        assert entry["digest"] == f"sha256:{hashlib.sha256(data).hexdigest()}"
-        assert all((folder / entry["name"] / path).is_file() for path in entry["files"])
-    assert contents(folder / "b-skill") == contents(home / "skills" / "b-skill")
-    with zipfile.ZipFile(folder / "b-skill.zip") as archive:
-        assert archive.namelist() == [
-            "SKILL.md",
-            "references/ä.md",
-            "scripts/run.sh",
-        ]  # no folder around it
-
-
-@contextmanager
-def website(folder: Path) -> Generator[str]:
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_npx_skills_installs_from_the_website(home: Path, upskill: Upskill) -> None:
-    source = made(home / "skills")
-    Skill.new("a-skill", "Only text.", "Body.").save(home / "skills" / "a-skill")
-    upskill("pack", "skills", "--index", "-o", "public")
-    with website(home / "public") as url:
-        npx_skills("add", url, "--skill", "*", "--agent", "codex", "--yes", "--copy", folder=home)
-    assert contents(home / ".agents" / "skills" / "house-manners") == contents(source)
-    assert (home / ".agents" / "skills" / "a-skill" / "SKILL.md").is_file()
-
-
 def test_two_skills_of_one_name_are_not_packed_together(home: Path, upskill: Upskill) -> None:
     made(home / "one")
     made(home / "two")
-    done = upskill("pack", "one", "two", "--index")
+    done = upskill("pack", "one", "two")
     assert (done.code, done.err) == (
         2,
         "upskill: two skills are named 'house-manners'\n  Pack them one by one.\n",
@@ -394,11 +340,8 @@ def test_a_plugin_has_another_version_when_a_skill_has_changed(tmp_path: Path) -
     assert version(versioned, Skill.new("b", "Does.", "Body.")).startswith("0.0.0-h")
 
 
-def shown_to_model(name: str, plugin: Path, home: Path, programs: str, **skills: list[str]) -> str:
-    """Load a plugin in a real agent, the way a person does; the request that the agent then makes.
-
-    `skills` are settings of opencode.
-    """
+def shown_to_model(name: str, plugin: Path, home: Path, programs: str) -> str:
+    """Load a plugin in a real agent, the way a person does; the request that the agent then makes."""
     environment = {"HOME": str(home), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     with agent_server() as server:
         commands: list[list[str]] = []
@@ -433,7 +376,7 @@ def shown_to_model(name: str, plugin: Path, home: Path, programs: str, **skills:
             provider["options"] = {"baseURL": f"{server.url}/v1", "apiKey": "sk-loopback"}
             settings = {
                 "provider": {"loopback": provider},
-                "skills": skills or {"paths": [str(plugin / "skills")]},
+                "skills": {"paths": [str(plugin / "skills")]},
             }
             environment |= {f"OPENCODE_DISABLE_{name}": "1" for name in DISABLED}
             environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(settings)}
@@ -471,16 +414,6 @@ def test_a_real_agent_offers_the_skill_of_a_packed_plugin_to_its_model(
     upskill("pack", "skills", "--plugin", "house", "-o", home)
     shutil.unpack_archive(home / "house.zip", home / "house")
     assert DESCRIPTION in shown_to_model(name, home / "house", home, programs)
-
-
-def test_opencode_offers_the_skills_of_the_website_to_its_model(
-    programs: str, home: Path, upskill: Upskill
-) -> None:
-    made(home / "skills")
-    upskill("pack", "skills", "--index", "-o", "public")
-    with website(home / "public") as url:
-        request = shown_to_model("opencode", home, home, programs, urls=[f"{url}/{WELL_KNOWN}/"])
-    assert DESCRIPTION in request
 
 
 def test_claude_code_takes_the_archive_itself(programs: str, home: Path, upskill: Upskill) -> None:

@@ -10,10 +10,8 @@ placebo       a skill of the same form and length that says nothing
 starter/      the files of a new skill, for `upskill init`
 changes       which skills a branch changed, and what they were before
 archives      zips with the same bytes everywhere, and reading archives that may be hostile
-packing       what of a skill is handed on: as files, as a plugin, as an index for a website
+packing       what of a skill is handed on: as files, or as a plugin
 install       copying a skill to where an agent looks for it
-lock          skills-lock.json of `npx skills`: reading it, and keeping it true
-hub           a repository of the Hugging Face Hub that holds one skill
 agent_specs   AGENT_SPECS: one row per real agent, which everything about that agent is derived from
 catalogs      what of each description a model sees in an agent's catalog
 fixes         what is wrong with a SKILL.md and can be fixed without understanding it

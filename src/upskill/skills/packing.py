@@ -1,25 +1,20 @@
-"""What of a skill is handed on: as files, as a plugin for agents, as an index for a website."""
+"""What of a skill is handed on: as files, or as a plugin for agents."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from upskill.errors import UsageError
 from upskill.plain import dict_or_empty
-from upskill.skills.archives import zip_files
 from upskill.skills.files import MANIFEST, SkillFile, hash_files
 from upskill.skills.frontmatter import name_problems
 from upskill.skills.skill import CARD, HIDDEN_FROM_STUDENTS, RECEIPT, Skill
 
 # https://agent-plugins.org/specification, version 1.0.0
 PLUGIN_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
-# https://github.com/cloudflare/agent-skills-discovery-rfc, version 0.2.0
-INDEX_SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
-WELL_KNOWN = ".well-known/agent-skills"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +80,6 @@ def plugin_files(packed: Sequence[Packed], name: str) -> list[SkillFile]:
         },
     }
     return [*(SkillFile(path, _json(content)) for path, content in manifests.items()), *skills]
-
-
-def index_files(packed: Iterable[Packed]) -> list[SkillFile]:
-    """index.json, with an archive of each skill that has several files, and every file for clients that fetch those."""
-    entries: list[dict[str, Any]] = []
-    files: list[SkillFile] = []
-    for one in packed:
-        name = one.skill.name
-        paths = [file.path for file in one.files]
-        kind, url, data = "skill-md", f"{name}/{MANIFEST}", one.files[0].data
-        if paths != [MANIFEST]:
-            kind, url, data = "archive", f"{name}.zip", zip_files(one.files)
-            files.append(SkillFile(f"{WELL_KNOWN}/{url}", data))
-        entry = {"name": name, "type": kind, "description": one.skill.description, "url": url}
-        # opencode reads `files`, which version 0.1.0 had; other clients ignore it.
-        entries.append(
-            entry | {"digest": f"sha256:{hashlib.sha256(data).hexdigest()}", "files": paths}
-        )
-        files += one.below(f"{WELL_KNOWN}/{name}")
-    index = {"$schema": INDEX_SCHEMA, "skills": sorted(entries, key=lambda entry: entry["name"])}
-    return [*files, SkillFile(f"{WELL_KNOWN}/index.json", _json(index))]
 
 
 def _without_link(skill: Skill, file: SkillFile) -> SkillFile:

@@ -19,7 +19,6 @@ from upskill.errors import UpskillError, UsageError
 from upskill.outputs import whole_file
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
 from upskill.skills.files import PREVIOUS
-from upskill.skills.lock import lock_note
 
 RECORD = "visible_hash"  # in the metadata of skill_meta.json
 
@@ -142,8 +141,6 @@ class Destination:
             if before is None or is_new or not edited_by_hand(before):
                 skill = record_version(skill)
             skill.save(folder, overwrite=True)
-            if told := lock_note(folder):
-                self.events.message(told)
         except UsageError as error:
             raise UsageError(
                 error.message,

@@ -14,7 +14,6 @@ from upskill.reports.view import row_in_words
 from upskill.skills import Skill
 from upskill.skills.archives import SUFFIXES, load_archive
 from upskill.skills.install import TARGETS, find_target, install
-from upskill.skills.lock import LOCK, find_locked, lock_note, update_lock
 
 
 @click.command("install", cls=Command)
@@ -72,13 +71,6 @@ def command(
     is_archive = skill.lower().endswith(SUFFIXES) and Path(skill).is_file()
     loaded = load_archive(skill) if is_archive else Skill.load(skill)
     done = install(loaded, folder, force=force, with_evals=with_evals)
-    if (told := lock_note(done.folder)) and (locked := find_locked(done.folder)):
-        is_updated = loaded.folder is not None and update_lock(locked, loaded.folder)
-        note(
-            f"{locked.project / LOCK} now lists {loaded.folder} as the skill's source."
-            if is_updated
-            else told
-        )
     with find_project_store(None) or nullcontext() as store:
         verdicts = last_verdicts(store, loaded)
     proven = any(map(is_proven, verdicts))

@@ -19,7 +19,6 @@ from upskill.plain import listed
 from upskill.reports.view import row_in_words
 from upskill.settings import Settings
 from upskill.skills import MANIFEST, Skill, find_skills
-from upskill.skills.lock import LOCK, find_locked, lock_note
 
 
 @click.command("list", cls=Command)
@@ -61,9 +60,6 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
                     "folder": str(skill.folder),
                     "tokens": skill.tokens,
                     "state": _state(skill, rows),
-                    "as_locked": locked.is_unchanged
-                    if (locked := find_locked(str(skill.folder)))
-                    else None,
                     "verdicts": rows,
                     "fingerprint": skill.fingerprint,
                     "files": [file.path for file in skill.files],
@@ -82,8 +78,6 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
             )
             branch.add(escape(" ".join(skill.description.split())))
             branch.add(escape("; ".join(map(_verdict, rows)) or "not evaluated yet"))
-            if lock_note(str(skill.folder)):
-                branch.add(f"[yellow]differs from {LOCK}[/yellow]")
             for file in skill.files if verbose else ():
                 branch.add(escape(file.path))
         if skills:

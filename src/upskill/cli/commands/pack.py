@@ -13,7 +13,7 @@ from upskill.outputs import check_ours, whole_file
 from upskill.plain import counted
 from upskill.skills import SkillFile, load_skills
 from upskill.skills.archives import zip_files
-from upskill.skills.packing import index_files, pack, plugin_files
+from upskill.skills.packing import pack, plugin_files
 
 MAX_SHOWN = 5
 
@@ -34,9 +34,6 @@ MAX_SHOWN = 5
     help="One plugin NAME.zip with all SKILLs, for every agent with plugins.",
 )
 @click.option(
-    "--index", "as_index", is_flag=True, help="A .well-known/agent-skills folder for a website."
-)
-@click.option(
     "--with-evals",
     is_flag=True,
     help="Also pack evals/ and the other files that only upskill reads.",
@@ -47,7 +44,6 @@ def command(
     skills: tuple[str, ...],
     folder: str,
     plugin: str | None,
-    as_index: bool,
     with_evals: bool,
     force: bool,
     as_json: bool,
@@ -60,17 +56,12 @@ def command(
     \b
     upskill pack skills/my-skill           my-skill.skill
     upskill pack skills --plugin my-tools  my-tools.zip
-    upskill pack skills --index -o public  public/.well-known/agent-skills
     """
-    if plugin and as_index:
-        raise UsageError("--plugin and --index cannot be used together", "Run the command twice.")
     packed = [pack(skill, with_evals=with_evals) for skill in load_skills(skills)]
     names = Counter(one.skill.name for one in packed)
     if twice := next((name for name, count in names.items() if count > 1), None):
         raise UsageError(f"two skills are named {twice!r}", "Pack them one by one.")
-    if as_index:
-        files = index_files(packed)
-    elif plugin:
+    if plugin:
         files = [SkillFile(f"{plugin}.zip", zip_files(plugin_files(packed, plugin)))]
     else:
         files = [
@@ -79,25 +70,23 @@ def command(
         ]
     target = Path(folder)
     is_file = target.suffix in (".skill", ".zip") and not target.is_dir()
-    if is_file and (as_index or len(files) > 1):
+    if is_file and len(files) > 1:
         raise UsageError(
             f"{folder}: -o must be a folder here",
             "Leave out the file extension, or pack a single skill.",
         )
     paths = [target if is_file else target / file.path for file in files]
-    for path in () if as_index else paths:
+    for path in paths:
         check_ours(path, force=force)
     for file, path in zip(files, paths, strict=True):
         with whole_file(path) as stream:
             stream.write(file.data)
-        if file.executable:
-            path.chmod(0o755)
-    shown = [str(path) for path in (paths[-1:] if as_index else paths)]
+    written = [str(path) for path in paths]
     left_out = {one.skill.name: list(one.left_out) for one in packed if one.left_out}
     if as_json:
-        show_json({"written": shown, "left_out": left_out})
+        show_json({"written": written, "left_out": left_out})
         return
-    for path in shown:
+    for path in written:
         click.echo(path)
     if names := list(dict.fromkeys(path for left in left_out.values() for path in left)):
         more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
