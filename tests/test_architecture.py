@@ -353,7 +353,7 @@ def test_every_command_has_help(upskill: Upskill) -> None:
 def test_a_removed_command_names_what_to_use(upskill: Upskill, name: str) -> None:
     if name in COMMANDS:
         pytest.skip("not removed yet")
-    done = upskill(name, "anything", "--help")
+    done = upskill(*name.split(), "anything", "--help")
     assert (done.code, done.out) == (2, "")
     assert done.err == f"upskill: {REMOVED[name]}\n"
     assert f"`{name}`" in done.err

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -429,10 +428,6 @@ def test_replies_that_are_not_stored_are_missed_before_anything_is_written(
     upskill("eval", skill, "-m", student, "--set", "cache=false")
     done = upskill("export", "last", "--replies", "replies.gz")
     assert (done.code, "no stored replies found for 8 trials" in done.err) == (2, True)
-    upskill("eval", skill, "-m", student, "--fresh")
-    with sqlite3.connect(home / "runs" / "upskill.db") as db:  # a run of an older version
-        db.execute("UPDATE results SET detail = json_remove(detail, '$.asked')")
-    done = upskill("export", "last", "--replies", "replies.gz")
     assert "`upskill eval … --replay --fresh` records the run again from stored replies" in done.err
     assert not (home / "replies.gz").exists()
     upskill("eval", skill, "-m", student, "--replay", "--fresh")

@@ -1,4 +1,4 @@
-"""The `sqlite` store as a file: new, old, newer, damaged, or one that cannot be written."""
+"""The `sqlite` store as a file: new, of another version, damaged, or one that cannot be written."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_claim_leaves_no_file_behind(tmp_path: Path) -> None:
         assert {path.name for path in tmp_path.iterdir()} <= {FILE, f"{FILE}-wal", f"{FILE}-shm"}
 
 
-def test_an_empty_database_is_migrated(tmp_path: Path) -> None:
+def test_an_empty_database_gets_its_tables(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
     with open_store(tmp_path) as store:
         begin(store)
@@ -56,80 +56,24 @@ def test_an_empty_database_is_migrated(tmp_path: Path) -> None:
         assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
-OLD_STORES = (
-    Path(__file__).parent / "fixtures" / "old_stores"
-)  # what the versions of the tables were
-
-
-@pytest.mark.parametrize(
-    "version", [*range(1, 15), *range(18, VERSION + 1)]
-)  # 15 to 17 were steps on the way to 18
-async def test_a_database_of_any_version_is_brought_up_to_date(
-    tmp_path: Path, version: int
+@pytest.mark.parametrize("version", [18, VERSION + 1])
+def test_a_store_of_another_version_is_refused_and_left_alone(
+    upskill: Upskill, home: Path, version: int
 ) -> None:
-    with _file(tmp_path) as db:
-        db.executescript((OLD_STORES / f"version-{version}.sql").read_text(encoding="utf-8"))
-    with open_store(tmp_path) as store:
-        (run,) = store.runs()
-        assert (run.passed, run.failed, run.errored) == (1, 2, 1)
-        plan = run.plan
-        assert (plan.skill.visible_hash, plan.reference_skill, plan.distractors) == (
-            "hash",
-            "older",
-            ("knots",),
-        )
-        assert plan.arms == ("baseline", "skill", "baseline_repeat")
-        outcomes = {(row.case, row.arm): row for row in store.outcomes(run)}
-        assert {trial: row.passed for trial, row in outcomes.items()} == {
-            ("case-1", "skill"): True,
-            ("case-1", "baseline"): False,
-            ("case-2", "baseline_repeat"): False,
-            ("case-2", "skill"): None,
-        }
-        assert {trial: row.cause for trial, row in outcomes.items() if row.cause} == {
-            ("case-1", "baseline"): "length"
-        }
-        assert [result.seconds for result in store.results(run)] == [1.5] * 4
-        assert sum(each.tokens for each in store.progress(run)) == 4 * 23
-        assert store.spent(run) == {"student": (60, 1.0), "judge": (32, 2.0)}
-        assert store.errors(run) == [("one", "no route", 1)]
-        revision = store.revision(run)
-        await store.add_result(begin(store), result_of(TRIALS[0]))
-        assert store.run("last").passed == 1
-        assert store.revision() > revision
-    SqliteDatabase(tmp_path / "new").close()
-    with _file(tmp_path) as db, _file(tmp_path / "new") as new:
-        assert db.execute("PRAGMA user_version").fetchone()[0] == VERSION
-        assert _columns(db) == _columns(new)
+    open_store(home / "runs").close()
+    with _file(home / "runs") as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    before = (home / "runs" / FILE).read_bytes()
+    for argv in (("runs",), ("eval", write_skill(home / "greeter"), "-m", "scripted:none.yaml")):
+        refused = upskill(*argv)
+        assert refused.code == 2
+        assert f"runs/{FILE}: a store of another version of upskill" in refused.err
+        assert "Move the file elsewhere" in refused.err
+        assert "--store" in refused.err
+    assert (home / "runs" / FILE).read_bytes() == before
 
 
-def _columns(db: sqlite3.Connection) -> dict[str, set[tuple[object, ...]]]:
-    """By table and index: its columns."""
-    query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') AND name <> 'looks_by_run'"  # an old one
-    names = [row[0] for row in db.execute(query)]
-    return {
-        name: {
-            row[1:3]
-            for pragma in ("table_info", "index_info")
-            for row in db.execute(f"PRAGMA {pragma}({name})")
-        }
-        for name in names
-    }
-
-
-def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    with _file(tmp_path) as db:
-        db.execute(f"PRAGMA user_version = {VERSION + 1}")
-    before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(UsageError, match=": written by a newer version of upskill") as caught:
-        open_store(tmp_path)
-    assert "Upgrade" in caught.value.hint
-    with _file(tmp_path) as db:
-        assert db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-    assert len(before) == (tmp_path / FILE).stat().st_size
-
-
-def test_a_migration_is_done_wholly_or_not_at_all(
+def test_tables_are_created_wholly_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
@@ -257,18 +201,6 @@ def _check_readable(folder: Path, results: list[Result]) -> None:
             result.key: result for result in results
         }
         assert len(list(store.outcomes(run))) == len(results)
-
-
-def test_an_older_store_on_a_read_only_medium_can_be_read() -> None:
-    with _read_only(Path(__file__).parent / "fixtures" / "store-0.1" / "runs") as folder:
-        before = (folder / FILE).read_bytes()
-        store = find_store(folder)
-        assert store is not None
-        with store:
-            assert store.location == str(folder / FILE)
-            assert sum(1 for _ in store.results(store.run("house-greeting-441bae8d"))) == 14
-            assert store.snapshots(store.run("last")) == {}
-        assert (folder / FILE).read_bytes() == before
 
 
 # Many results.

@@ -50,7 +50,7 @@ COMMANDS = {
     "view": "View stored runs in a browser, live while they run.",
     "feedback": "Show how well checks agree with people's feedback on answers.",
     "runs": "List the stored runs, as bars or as a table of skills and models.",
-    "store": "Copy, check or prune the stored runs.",
+    "store": "Delete stored runs that you no longer need.",
     "verify": "Check a skill's receipt, without a model.",
     "validate": "Check skills against the Agent Skills specification.",
     "mcp": "Serve validate, eval, show and report to agents, over MCP.",
@@ -69,6 +69,8 @@ REMOVED = {
     "feedback": "`feedback` was removed. Review answers in `upskill view`; `generate --feedback` reads the reviews.",
     "mcp": "`mcp` was removed. Agents can run upskill in a shell; skills/upskill tells them which commands to use.",
     "push": "`push` was removed. Publish with `gh skill` or `npx skills`; `upskill pack` writes archives and plugins.",
+    "store check": "`store check` was removed. Commands name a damaged store when they read it.",
+    "store copy": "`store copy` was removed. A new store starts empty; earlier runs stay where they are.",
 }
 
 
@@ -119,6 +121,8 @@ class Commands(click.Group):
 
             unknown = f"no command named {name!r}. {did_you_mean(name, COMMANDS)}"
             raise click.UsageError(REMOVED.get(name, unknown))
+        if removed := REMOVED.get(" ".join(args[:2])):  # a command of a group
+            raise click.UsageError(removed)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -2,34 +2,25 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import click
 
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show_json
 from upskill.cli.help import Group
 from upskill.cli.options import (
     click_options,
     json_option,
     open_existing_store,
-    quiet_option,
     store_option,
 )
-from upskill.cli.progress import display_of_command
 from upskill.errors import UsageError
 from upskill.options import option
 from upskill.plain import counted
-from upskill.runs.stores import Run, open_store
-from upskill.runs.stores.maintenance import (
-    Report,
-    check_store,
-    choose_runs,
-    copy_store,
-    prune,
-    unused_replies,
-)
+from upskill.runs.stores import Run
+from upskill.runs.stores.prune import choose_runs, prune, unused_replies
 
 UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 MAX_LISTED = 20  # runs
@@ -45,58 +36,11 @@ def _age(text: str) -> timedelta:
 
 @click.group("store", cls=Group)
 def command() -> None:
-    """Copy stored runs to another store, check them, or delete those you no longer need.
+    """Delete stored runs that you no longer need.
 
     \b
-    upskill store copy ./runs postgresql://me@db.example.org/upskill
-    upskill store check
     upskill store prune --older-than 90d --keep 5 --dry-run
     """
-
-
-@command.command("copy")
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
-@json_option
-@quiet_option
-def copy_command(source: str, target: str, as_json: bool, quiet: bool) -> None:
-    """Copy all runs, replies and versions FROM one store TO another: folders or postgresql:// URLs.
-
-    An interrupted copy continues where it stopped, and copying again adds what is new. Nothing in TO is lost: a run
-    whose id is taken gets the next free one.
-    """
-    with open_existing_store(source) as here, open_store(target) as there:
-        copied = copy_store(here, there, _teller("Copying", quiet=quiet or as_json))
-        if as_json:
-            show_json({"from": here.location, "to": there.location, **asdict(copied)})
-        elif not quiet:
-            note(
-                f"Copied to {there.location}: {counted(copied.runs, 'run')} ({copied.new_runs:,} new), "
-                f"{counted(copied.results, 'result')} ({copied.new_results:,} new), "
-                f"{_replies(copied.replies)} ({copied.new_replies:,} new)."
-            )
-
-
-@command.command("check")
-@store_option
-@json_option
-@quiet_option
-def check_command(store: str | None, as_json: bool, quiet: bool) -> None:
-    """Read the whole store, and list what is damaged or orphaned. Exit code 1 if anything is."""
-    opened = open_existing_store(store)
-    try:  # not `with`, which would raise what we want to list
-        problems = check_store(opened, _teller("Checking", quiet=quiet or as_json))
-        runs, location = opened.count_runs(), opened.location
-    finally:
-        opened.close()
-    if as_json:
-        show_json({"store": location, "runs": runs, "problems": problems})
-    elif problems:
-        show(*(f"- {problem}" for problem in problems))
-    elif not quiet:
-        note(f"{location}: {counted(runs, 'run')}, no problems found.")
-    if problems:
-        raise click.exceptions.Exit(1)
 
 
 @dataclass(kw_only=True)
@@ -205,8 +149,3 @@ def _list(runs: list[Run], replies: int | None) -> None:
 
 def _replies(count: int) -> str:
     return "1 reply" if count == 1 else f"{count:,} replies"
-
-
-def _teller(activity: str, *, quiet: bool) -> Report:
-    display = display_of_command(quiet=quiet)
-    return lambda what, share: display.doing(activity, what, share)

@@ -118,9 +118,6 @@ def _parent_number(versions: list[Candidate], version: Candidate) -> int | None:
 def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
     version = versions[number - 1]
     verdict, parent = version.verdict, _parent_number(versions, version)
-    rates = [verdict.get(arm, {}).get("pass_rate") for arm in ("baseline", "skill")]
-    # Version 0.1 stored all digits.
-    baseline, pass_rate = (None if rate is None else round(rate, 6) for rate in rates)
     return {
         "id": f"v{number}",
         "parent": f"v{parent}" if parent else None,
@@ -130,8 +127,8 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
         "note": version.note
         + (f" ({reason})" if (reason := verdict.get("reason")) in (LOOK_UP, UNTESTED) else ""),
-        "baseline": baseline,
-        "pass_rate": pass_rate,
+        "baseline": verdict.get("baseline", {}).get("pass_rate"),
+        "pass_rate": verdict.get("skill", {}).get("pass_rate"),
         "run": verdict.get("run"),
         "edits": verdict.get("proposal", {}).get("edits", []),
     }

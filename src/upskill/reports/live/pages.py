@@ -94,7 +94,7 @@ def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
     for model in run.models:
         if model in looks:
             rows.append(
-                verdict_row(current.get(model) or _verdict(looks[model]))
+                verdict_row(current.get(model) or looks[model].verdict)
                 | {"replayed": run.plan.replayed}
             )
         elif model in without_pairs:  # of which no look is kept
@@ -104,11 +104,6 @@ def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
                 )
             )
     return rows, bool(rows) and looks.keys() <= current.keys() and len(rows) == len(run.models)
-
-
-def _verdict(look: Look) -> Mapping[str, Any]:
-    # Older versions stored only the decision of a verdict.
-    return look.verdict or {"model": look.model, "decision": look.decision, "pairs": look.pairs}
 
 
 def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,9 +164,7 @@ def skill_verdicts(store: Store, name: str, visible_hash: str = "") -> list[dict
         )
         of = "an older version of the skill" if older else limits
         source = {"run": look.run, "of": of, "other_suite": runs[look.run].plan.other_suite}
-        rows.append(
-            verdict_row(_verdict(look)) | source | {"replayed": runs[look.run].plan.replayed}
-        )
+        rows.append(verdict_row(look.verdict) | source | {"replayed": runs[look.run].plan.replayed})
     return rows
 
 

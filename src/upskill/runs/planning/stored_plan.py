@@ -278,8 +278,6 @@ class StoredPlan:
     @property
     def replayed(self) -> str:
         """From which file of replies its answers come, in words; empty: models were asked."""
-        if self.replay and self.replay_source is None:  # of an earlier version, which kept no more
-            return f"replayed from a replies file (digest {self.replay})"
         return str(self.replay_source or "")
 
     def to_plan(self) -> Plan:

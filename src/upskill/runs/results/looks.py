@@ -234,14 +234,7 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
         plan = plan_of(other.run) if other.run != run.id else None
         return plan is not None and 0 < (plan.registered_at or 0) <= registered
 
-    known = [
-        # An earlier upskill had another hash of a skill.
-        replace(each, skill_hash=look.skill_hash)
-        if each.skill_hash == run.plan.skill.visible_hash
-        else each
-        for each in store.looks()
-        if not _is_of_recorded(store, run, each)
-    ]
+    known = [each for each in store.looks() if not _is_of_recorded(store, run, each)]
 
     def gone(before: Look) -> set[str]:
         return _cases_gone(before, look, lambda: _reworded_cases(run.plan, plan_of(before.run)))

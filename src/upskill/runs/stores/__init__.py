@@ -6,10 +6,9 @@ folder, a URL whose scheme is the name of a kind, or None for memory. A kind is 
 - `store`: the Store, in SQL for every kind; `rows`: Run, Progress, Page, Look, Review, Batch, Candidate, and a result
   as a row
 - `tables`: the description of all tables, from which the schemas of both kinds follow
-- `database`: what SQL runs on, and many writes in one commit; `sqlite`, `postgres`: the kinds, with how older tables
-  are brought up to date
+- `database`: what SQL runs on, and many writes in one commit; `sqlite`, `postgres`: the kinds
 - `addresses`: folders and URLs, and how to show them without a password
-- `maintenance`: copying, checking and pruning, as `upskill store` does
+- `prune`: deleting runs and replies that nobody needs
 """
 
 from __future__ import annotations

@@ -65,10 +65,6 @@ class Database(ABC):
         """StoreError when the database is damaged, as far as a quick look tells."""
 
     @abstractmethod
-    def integrity_problems(self) -> list[str]:
-        """What the database itself says is wrong with it, after a look at everything."""
-
-    @abstractmethod
     def compact(self) -> None:
         """Give back the space of what was deleted, as far as that can be done while others use it."""
 

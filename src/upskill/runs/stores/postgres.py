@@ -20,7 +20,7 @@ from upskill.errors import StoreError, UsageError
 from upskill.installation import add_extra
 from upskill.runs.stores.addresses import without_password
 from upskill.runs.stores.database import ROWS_AT_ONCE, ConnectionLost, Database, Transaction
-from upskill.runs.stores.tables import VERSION, postgres_additions, postgres_schema
+from upskill.runs.stores.tables import VERSION, describe_other_version, postgres_schema
 
 try:
     import psycopg
@@ -114,22 +114,8 @@ class PostgresDatabase(Database):
             )
         if not create and not _version(db, self.schema):
             return False
-        _migrate(db, self.schema, str(self.location))
+        _create_tables(db, self.schema, str(self.location))
         return True
-
-    def integrity_problems(self) -> list[str]:
-        invalid = self.rows(
-            "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
-            " WHERE NOT indisvalid AND relnamespace = current_schema()::regnamespace"
-        )
-        broken = self.rows(
-            "SELECT checksum_failures FROM pg_stat_database"
-            " WHERE datname = current_database() AND checksum_failures > 0"
-        )
-        return [
-            *(f"the index {name} is not valid; REINDEX it" for (name,) in invalid),
-            *(f"the server found {pages} damaged pages in this database" for (pages,) in broken),
-        ]
 
     def compact(self) -> None:
         with self._connection() as db:
@@ -446,28 +432,30 @@ def _version(db: Connection, schema: str) -> int:
     return row[0] or 0 if row else 0
 
 
-def _migrate(db: Connection, schema: str, location: str) -> None:
+def _create_tables(db: Connection, schema: str, location: str) -> None:
+    """In a new schema, wholly or not at all."""
+    if _has_tables(db, schema, location):
+        return
+    with db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema, "tables"),))
+        if _has_tables(db, schema, location):  # another process may have created them meanwhile
+            return
+        db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
+        db.execute("CREATE TABLE version (version integer PRIMARY KEY)")
+        for statement in postgres_schema():
+            db.execute(statement.encode())
+        db.execute("INSERT INTO version (version) VALUES (%s)", (VERSION,))
+
+
+def _has_tables(db: Connection, schema: str, location: str) -> bool:
+    """False for a new schema; UsageError for a store of another version."""
     version = _version(db, schema)
-    if version < VERSION:
-        with db.transaction():
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema, "migrations"),))
-            version = _version(
-                db, schema
-            )  # again: another process may have migrated it in the meantime
-            if not version:
-                db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
-                db.execute(
-                    "CREATE TABLE version (version integer PRIMARY KEY, migrated timestamptz DEFAULT now())"
-                )
-            if version < VERSION:
-                for statement in postgres_additions() if version else postgres_schema():
-                    db.execute(statement.encode())
-                db.execute("INSERT INTO version (version) VALUES (%s)", (VERSION,))
-    if version > VERSION:
+    if version not in (0, VERSION):
         raise UsageError(
-            f"{location}: written by a newer version of upskill",
-            "Upgrade upskill, or use another --store.",
+            describe_other_version(location, version),
+            "Use another schema (?schema=NAME in the URL), or pass another --store.",
         )
+    return version == VERSION
 
 
 # Queries and texts.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sqlite3
 import threading
@@ -15,15 +14,13 @@ from typing import Any
 
 from upskill.errors import StoreError, UsageError
 from upskill.outputs import make_private_folder, open_private
-from upskill.plain import compact
 from upskill.runs.stores.database import ROWS_AT_ONCE, Database, Transaction
 from upskill.runs.stores.tables import (
-    COUNTED,
     PROGRESS,
-    SQLITE_TYPES,
     TABLES,
     VERSION,
     create_sqlite_table,
+    describe_other_version,
     sqlite_indexes,
     sqlite_triggers,
 )
@@ -98,7 +95,7 @@ class SqliteDatabase(Database):
         copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         with closing(sqlite3.connect(uri, uri=True)) as db:
             db.backup(copy)
-        migrate(copy, str(self.path))
+        _create_tables(copy, str(self.path))
         copy.execute("PRAGMA query_only = ON")
         self._is_file = False
         return copy
@@ -117,7 +114,7 @@ class SqliteDatabase(Database):
             # Keys are random, so every result touches other pages: in long runs most of the work would be moving them.
             db.execute("PRAGMA cache_size = -16000")  # KiB
             db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages
-            migrate(db, str(self.path))
+            _create_tables(db, str(self.path))
         except BaseException:
             db.close()
             raise
@@ -134,12 +131,11 @@ class SqliteDatabase(Database):
 
     def check_damage(self) -> None:
         is_small = self._absolute_path is None or self._absolute_path.stat().st_size <= MAX_CHECKED
-        if is_small and (problems := self.integrity_problems("quick_check(1)")):
-            raise _damaged(self.path, problems[0])
-
-    def integrity_problems(self, check: str = "integrity_check(20)") -> list[str]:
-        problems = [row[0] for row in self.rows(f"PRAGMA {check}")]
-        return [] if problems == ["ok"] else problems
+        if not is_small:
+            return
+        result = self.rows("PRAGMA quick_check(1)")[0][0]
+        if result != "ok":
+            raise _damaged(self.path, result)
 
     def compact(self) -> None:
         with suppress(sqlite3.OperationalError), self._lock:  # somebody else is reading or writing
@@ -246,81 +242,30 @@ class SqliteDatabase(Database):
 # Tables.
 
 
-def migrate(db: sqlite3.Connection, location: str) -> None:
-    """Bring a new or older file up to date, wholly or not at all."""
-    if _version(db) == VERSION:
+def _create_tables(db: sqlite3.Connection, location: str) -> None:
+    """In a new file, wholly or not at all."""
+    if _has_tables(db, location):
         return
     with _transaction(db):
-        version = _version(db)  # again: another process may have migrated it in the meantime
-        if version > VERSION:
-            raise UsageError(
-                f"{location}: written by a newer version of upskill",
-                "Upgrade upskill, or use another --store.",
-            )
-        for index in db.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
-        ).fetchall():
-            db.execute(f"DROP INDEX {index[0]}")
-        _add_missing_columns(db)
-        if version < 6:
-            _rename_arms_and_plan_keys(db)
-        if version < 10:
-            _fill_causes(db)
-        if version < 13:
-            _start_counting(db)
-        for statement in sqlite_indexes():
+        if _has_tables(db, location):  # another process may have created them in the meantime
+            return
+        for table in (*TABLES, PROGRESS):
+            db.execute(create_sqlite_table(table))
+        db.execute("INSERT INTO revisions VALUES (0, 0)")
+        for statement in (*sqlite_triggers(), *sqlite_indexes()):
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _add_missing_columns(db: sqlite3.Connection) -> None:
-    for table in (*TABLES, PROGRESS):
-        known = {row[1] for row in db.execute(f"PRAGMA table_info({table.name})")}
-        if not known:
-            db.execute(create_sqlite_table(table))
-            continue
-        for column in table.columns:
-            if column.name not in known:
-                db.execute(f"ALTER TABLE {table.name} ADD COLUMN {column.definition(SQLITE_TYPES)}")
-
-
-def _rename_arms_and_plan_keys(db: sqlite3.Connection) -> None:
-    db.execute("UPDATE results SET arm = 'baseline_repeat' WHERE arm = 'again'")
-    for number, text in db.execute("SELECT number, plan FROM runs").fetchall():
-        plan = json.loads(text)
-        for old, new in (("against", "reference_skill"), ("beside", "distractors")):
-            if old in plan:
-                plan[new] = plan.pop(old)
-        if "taught" in plan["skill"]:
-            plan["skill"]["visible_hash"] = plan["skill"].pop("taught")
-        plan["arms"] = ["baseline_repeat" if arm == "again" else arm for arm in plan["arms"]]
-        db.execute("UPDATE runs SET plan = ? WHERE number = ?", (compact(plan), number))
-
-
-def _fill_causes(db: sqlite3.Connection) -> None:
-    """Until then, only answers that were cut off were failed for that."""
-    cut = """SELECT run, key, detail FROM results WHERE passed = 0 AND detail LIKE '%[["complete",false,%'"""
-    for run, key, detail in db.execute(cut).fetchall():
-        stop = json.loads(detail)["trace"]["stop"]
-        db.execute("UPDATE results SET cause = ? WHERE run = ? AND key = ?", (stop, run, key))
-
-
-def _start_counting(db: sqlite3.Connection) -> None:
-    db.execute(
-        "INSERT INTO revisions SELECT 0, COUNT(*) FROM runs UNION ALL SELECT number, number FROM runs"
-    )
-    for statement in sqlite_triggers():
-        db.execute(statement)
-    totals = ", ".join(
-        f"SUM({expression.format(row='results')})" for expression in COUNTED.values()
-    )
-    db.execute(
-        f"INSERT INTO progress SELECT run, model, arm, {totals} FROM results GROUP BY run, model, arm"  # noqa: S608
-    )
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return db.execute("PRAGMA user_version").fetchone()[0]
+def _has_tables(db: sqlite3.Connection, location: str) -> bool:
+    """False for a new file; UsageError for a store of another version."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, VERSION):
+        raise UsageError(
+            describe_other_version(location, version),
+            "Move the file elsewhere to start a new store there, or pass another --store.",
+        )
+    return version == VERSION
 
 
 @contextmanager

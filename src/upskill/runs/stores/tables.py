@@ -1,6 +1,6 @@
 """The tables of a store, described once for both schemas.
 
-To add a column, a table or an index, add it here and raise `VERSION`: upskill adds it to older stores.
+To add a column, a table or an index, add it here and raise `VERSION`: a store of another version is refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Column:
     name: str
     kind: Kind = "text"
     nullable: bool = False
-    default: str = ""  # in SQL: what the rows of older files get
+    default: str = ""  # in SQL
     references: str = ""  # the clause in SQL
 
     def definition(self, types: Mapping[Kind, str]) -> str:
@@ -167,21 +167,15 @@ RESULTS = Table(
         *_texts("finished", "error"),
         Column("detail", "json"),  # usage, findings, the trace and a bug's traceback
         Column("activated", "boolean", nullable=True),
-        Column("turns", "integer", default="0"),
-        Column("calls", "integer", default="0"),  # of tools
-        Column("tool_errors", "integer", default="0"),
-        Column("leak", default="''"),  # what shows that a trial saw a skill that was kept from it
-        Column("bug", "boolean", default="FALSE"),  # a bug in upskill ended it
-        Column("snapshot", default="''"),  # the name that the provider answered under
-        Column("cause", default="''"),  # what a student did instead of answering
-        Column(
-            "earlier_tokens", "integer", default="0"
-        ),  # of errored tries, on top of the one that is kept
-        Column("earlier_cost_usd", "real", nullable=True, default="0"),
-        Column(
-            "answer", "integer", default="0"
-        ),  # a hash of all that the student did; 0: not known
-        Column("redraws", "integer", default="0"),  # failed draws; `detail` has the reasons
+        *_integers("turns", "calls", "tool_errors"),
+        Column("leak"),  # what shows that a trial saw a skill that was kept from it
+        Column("bug", "boolean"),  # a bug in upskill ended it
+        Column("snapshot"),  # the name that the provider answered under
+        Column("cause"),  # what a student did instead of answering
+        Column("earlier_tokens", "integer"),  # of errored tries, on top of the one that is kept
+        Column("earlier_cost_usd", "real", nullable=True),
+        Column("answer", "integer"),  # a hash of all that the student did
+        Column("redraws", "integer"),  # failed draws; `detail` has the reasons
     ),
     key=("run", "key"),
     indexes=(
@@ -254,10 +248,10 @@ LOOKS = Table(
         Column("scope"),
         *_integers("trials", "pairs"),
         *_texts("decision", "asked", "asked_by"),
-        Column("verdict", "json", default="'{}'"),
-        Column("version", default="''"),
-        Column("draws", "json", default="'{}'"),  # `Look.hashes`
-        Column("fresh", "boolean", default="FALSE"),
+        Column("verdict", "json"),
+        Column("version"),
+        Column("draws", "json"),  # `Look.hashes`
+        Column("fresh", "boolean"),
     ),
     key=("number",),
     unique=("run", "model", "margin", "scope", "trials"),
@@ -272,12 +266,6 @@ FEEDBACK = Table(
         *_texts("arm", "verdict", "note", "created"),
     ),
     key=("run", "case_id", "model", "seed", "arm"),
-)
-# Written by older versions; rows go with their runs.
-SUMMARIES = Table(
-    "summaries",
-    (_RUN, Column("revision", "integer"), Column("version"), Column("document")),
-    key=("run",),
 )
 # The number of the latest change of each run, and of all (run 0): whoever has seen that number has seen everything.
 REVISIONS = Table(
@@ -298,7 +286,7 @@ PROGRESS = Table(
     ),
     key=("run", "model", "arm"),
 )
-VERSION = 18
+VERSION = 1
 TABLES = (
     RUNS,
     RESULTS,
@@ -309,7 +297,6 @@ TABLES = (
     CANDIDATES,
     LOOKS,
     FEEDBACK,
-    SUMMARIES,
     REVISIONS,
 )
 
@@ -325,6 +312,13 @@ COUNTED = {
     ),
     "unpriced": "CASE WHEN {row}.cost_usd + {row}.earlier_cost_usd + {row}.judge_cost_usd IS NULL THEN 1 ELSE 0 END",
 }
+
+
+def describe_other_version(location: str, version: int) -> str:
+    return (
+        f"{location}: a store of another version of upskill"
+        f" (its tables have version {version}, this upskill uses version {VERSION})"
+    )
 
 
 def create_table(table: Table, types: Mapping[Kind, str]) -> str:
@@ -389,18 +383,6 @@ def sqlite_triggers() -> Iterator[str]:
 
 
 # PostgreSQL.
-
-
-def postgres_additions() -> Iterator[str]:
-    """What an older store may lack."""
-    for table in TABLES:
-        yield create_table(table, POSTGRES_TYPES).replace(
-            "CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1
-        )
-        columns = (column.definition(POSTGRES_TYPES) for column in table.columns)
-        yield f"ALTER TABLE {table.name} {', '.join(f'ADD COLUMN IF NOT EXISTS {column}' for column in columns)}"
-        for index in table.indexes:
-            yield index.create(table.name).replace("CREATE INDEX", "CREATE INDEX IF NOT EXISTS", 1)
 
 
 def postgres_schema() -> Iterator[str]:
