@@ -1,9 +1,8 @@
 """The command line: one thin file per command in `commands` (`COMMANDS`), imported only when that command runs.
 
 `options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark;
-`library` is what ci and recheck share; `mcp_server` has the tools of mcp; `last_verdicts` reads the last verdicts of a
-skill; `help` lays out help pages; `console` prints; `progress` shows slow work; `watch` waits for saved files; `log`
-sets up logging for `-v`.
+`library` is what ci and recheck share; `last_verdicts` reads the last verdicts of a skill; `help` lays out help pages;
+`console` prints; `progress` shows slow work; `watch` waits for saved files; `log` sets up logging for `-v`.
 
 Only this part prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
@@ -53,7 +52,6 @@ COMMANDS = {
     "store": "Delete stored runs that you no longer need.",
     "verify": "Check a skill's receipt, without a model.",
     "validate": "Check skills against the Agent Skills specification.",
-    "mcp": "Serve validate, eval, show and report to agents, over MCP.",
     "install": "Install a skill where an agent looks for it.",
     "pack": "Pack skills as archives, or as a plugin.",
     "trace": "List the agent sessions on this machine, or show one.",
