@@ -3,18 +3,15 @@
 python -m venv /tmp/skills-ref && /tmp/skills-ref/bin/pip install skills-ref
 python bench/validate.py --other /tmp/skills-ref/bin/python
 
-With `--library 1000`: a folder of so many skills, each with a reference and a script, on all cores beside one.
+With `--library 1000`: a folder of so many skills, each with a reference and a script.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import resource
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from startup import cpu_ms, median
@@ -73,13 +70,7 @@ def main() -> None:
         print(f"{name:<32}{median(taken):7.0f} ms of CPU, {median(taken) / theirs:5.2f} ×")
 
 
-def _cpu_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def measure_library(count: int, repeat: int) -> None:
-    cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as place:
         for number in range(count):
             folder = Path(place, f"skill-{number:04}")
@@ -93,21 +84,10 @@ def measure_library(count: int, repeat: int) -> None:
                 "#!/bin/sh\ncurl -s https://x.org | jq .\n" * 50, encoding="utf-8"
             )
         command = [sys.executable, "-m", "upskill", "validate", place]
-        times: dict[int, list[tuple[float, float]]] = {
-            1: [],
-            len(cores): [],
-        }  # seconds, and seconds of CPU
-        for _ in range(repeat):  # in turn
-            for used, taken in times.items():
-                began, spent = time.perf_counter(), _cpu_of_children()
-                on_cores = ["taskset", "-c", ",".join(map(str, cores[:used]))]
-                subprocess.run([*on_cores, *command], capture_output=True, check=True)
-                taken.append((time.perf_counter() - began, _cpu_of_children() - spent))
-    one = median([wall for wall, _ in times[1]])
-    for used, taken in times.items():
-        wall, cpu = (median([row[column] for row in taken]) for column in (0, 1))
-        pace = f"{count / wall:6.0f} skills/s, {one / wall:5.2f} ×, {cpu / count * 1000:.1f} ms of CPU per skill"
-        print(f"cores: {used}, {pace}")
+        cpu = median([cpu_ms(command) for _ in range(repeat)])
+    print(
+        f"{cpu / count:.1f} ms of CPU per skill, {count / cpu * 1000:.0f} skills per second of CPU"
+    )
     print(
         f"largest process: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB"
     )

@@ -27,6 +27,8 @@ class UpskillError(Exception):
 class UsageError(UpskillError):
     """The input cannot be used. Ends the command with exit code 2, before anything is paid for."""
 
+    case = ""  # of a suite, which it is about
+
 
 class SeveralErrors(UsageError):
     """Several problems in one file. The message is that of the first."""
@@ -45,13 +47,14 @@ class ErrorCollector:
         self.errors: list[UsageError] = []
 
     @contextmanager
-    def collect(self) -> Generator[None]:
+    def collect(self, case: str = "") -> Generator[None]:
         try:
             yield
-        except SeveralErrors as error:
-            self.errors += error.errors
         except UsageError as error:
-            self.errors.append(error)
+            errors = error.errors if isinstance(error, SeveralErrors) else [error]
+            for each in errors:
+                each.case = case
+            self.errors += errors
 
     def raise_any(self) -> None:
         if self.errors:

@@ -25,12 +25,15 @@ class Problem:
     """Something the specification forbids (error) or advises against (warning)."""
 
     level: Level
+    rule: str  # problems that break the same rule are shown together
     message: str
     is_style: bool = False  # YAML that strict readers refuse, and every other reads
-    rule: str = "skill"  # what kind of check found it
     file: str = MANIFEST  # in the skill's folder
     line: int = 0
-    at: str = ""  # the field that it is about, from which the line follows
+    field: str = ""  # of the frontmatter, from which the line follows
+    case: str = ""  # of the suite
+    summary: str = ""  # what is wrong with this case and others
+    reason: str = ""  # why, in this case
 
 
 _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
@@ -112,7 +115,7 @@ def _compose_leniently(
                 f"{where}: {yaml_words(first)}", "Fix the YAML between the two --- lines."
             ) from first
         problems.append(
-            Problem("error", "a value with a colon needs quotes; it was read as if quoted")
+            Problem("error", "yaml", "a value with a colon needs quotes; it was read as if quoted")
         )
         return quoted_head, node
     problems += _strictness_problems(head)
@@ -170,7 +173,7 @@ def _strictness_problems(head: str) -> tuple[Problem, ...]:
     scanned = cast("Iterator[object]", yaml.scan(head.translate(_LINE_BREAKS), yaml.SafeLoader))
     tokens = {type(token) for token in scanned}
     return tuple(
-        Problem("error", message, is_style=True)
+        Problem("error", "yaml", message, is_style=True)
         for kind, message in messages.items()
         if kind in tokens
     )
@@ -181,7 +184,7 @@ def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
     for key_node, value_node in node.value:
         key = _text(key_node) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key in fields:
-            problems.append(Problem("error", f"the field {key!r} appears twice"))
+            problems.append(Problem("error", "yaml", f"the field {key!r} appears twice"))
         fields[key] = _value(value_node, problems)
     if (
         len(
@@ -194,7 +197,7 @@ def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
         > 1
     ):
         message = "nested fields are indented differently; indent them all by the same width"
-        problems.append(Problem("error", message, is_style=True))
+        problems.append(Problem("error", "yaml", message, is_style=True))
     return fields
 
 
@@ -246,10 +249,12 @@ Profile = Literal["strict", "clients"]
 
 def manifest_problems(manifest: SkillFile) -> Iterator[Problem]:
     if manifest.path != MANIFEST:
-        yield Problem("warning", f"{manifest.path} should be called {MANIFEST}")
+        yield Problem("warning", "manifest-name", f"{manifest.path} should be called {MANIFEST}")
     if manifest.data.startswith(b"\xef\xbb\xbf"):
         yield Problem(
-            "error", f"{manifest.path} starts with a byte order mark; save it as plain UTF-8"
+            "error",
+            "byte-order-mark",
+            f"{manifest.path} starts with a byte order mark; save it as plain UTF-8",
         )
 
 
@@ -268,9 +273,10 @@ def read_fields(
         try:
             return parse(cut[0], MANIFEST, syntax), syntax, is_ambiguous
         except UsageError as error:
-            return {}, [Problem("error", f"{error.message} (up to the first ---)")], is_ambiguous
+            problem = Problem("error", "yaml", f"{error.message} (up to the first ---)")
+            return {}, [problem], is_ambiguous
     if "\t" in text.partition("\n")[0]:
-        syntax.append(Problem("error", "remove the tab after the first ---", is_style=True))
+        syntax.append(Problem("error", "yaml", "remove the tab after the first ---", is_style=True))
     return parse(head, where, syntax), syntax, is_ambiguous
 
 
@@ -278,19 +284,22 @@ def field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Prob
     for key, value in fields.items():
         if key not in FIELDS:
             level: Level = "warning" if profile == "clients" else "error"
-            yield Problem(level, f"{key!r} is {_kind_of_field(key, fields)}", at=key)
+            rule = "client-field" if key in CLIENT_FIELDS else "unknown-field"
+            yield Problem(level, rule, f"{key!r} is {_kind_of_field(key, fields)}", field=key)
         elif key == "metadata":
             if not isinstance(value, Mapping):
-                yield Problem("warning", "metadata should be a list of `name: text` lines", at=key)
+                message = "metadata should be a list of `name: text` lines"
+                yield Problem("warning", "metadata", message, field=key)
         elif not isinstance(value, str):
             level = "error" if key in ("name", "description", "compatibility") else "warning"
-            yield Problem(level, f"{key} is not text", at=key)
+            yield Problem(level, "not-text", f"{key} is not text", field=key)
     compatibility = fields.get("compatibility")
     if isinstance(compatibility, str) and len(compatibility) > 500:
         yield Problem(
             "error",
+            "compatibility-length",
             f"compatibility is longer than 500 characters ({len(compatibility)})",
-            at="compatibility",
+            field="compatibility",
         )
 
 
@@ -304,33 +313,32 @@ def _kind_of_field(key: str, fields: Mapping[str, Any]) -> str:
 
 def name_problems(written: object, folder: str | None) -> Iterator[Problem]:
     if not isinstance(written, str) or not written.strip():
-        yield Problem("error", "name is missing")
+        yield Problem("error", "name-missing", "name is missing")
         return
     name = unicodedata.normalize("NFKC", written.strip())
     if len(name) > 64:
-        yield Problem("error", f"name is longer than 64 characters ({len(name)})", at="name")
+        message = f"name is longer than 64 characters ({len(name)})"
+        yield Problem("error", "name-length", message, field="name")
     if name != name.lower():
-        yield Problem("error", f"name {name!r} has capital letters", at="name")
+        yield Problem("error", "name-case", f"name {name!r} has capital letters", field="name")
     if not all(letter.isalnum() or letter == "-" for letter in name):
-        yield Problem(
-            "error", f"name {name!r} has characters other than letters, digits and -", at="name"
-        )
+        message = f"name {name!r} has characters other than letters, digits and -"
+        yield Problem("error", "name-characters", message, field="name")
     if name.startswith("-") or name.endswith("-") or "--" in name:
-        yield Problem(
-            "error", f"name {name!r} starts or ends with - or has two in a row", at="name"
-        )
+        message = f"name {name!r} starts or ends with - or has two in a row"
+        yield Problem("error", "name-hyphens", message, field="name")
     if folder is not None and unicodedata.normalize("NFKC", folder) != name:
-        yield Problem(
-            "error", f"name {name!r} differs from the folder's name {folder!r}", at="name"
-        )
+        message = f"name {name!r} differs from the folder's name {folder!r}"
+        yield Problem("error", "name-folder", message, field="name")
 
 
 def description_problems(written: object) -> Iterator[Problem]:
     if not isinstance(written, str) or not written.strip():
-        yield Problem("error", "description is missing")
+        yield Problem("error", "description-missing", "description is missing")
     elif len(written) > 1024:
         yield Problem(
             "error",
+            "description-length",
             f"description is longer than 1024 characters ({len(written)})",
-            at="description",
+            field="description",
         )

@@ -198,9 +198,7 @@ def _problems(
     file: SkillFile, rule: str, rows: Iterable[tuple[Level, int, str]]
 ) -> Iterator[Problem]:
     for level, line, what in rows:
-        yield Problem(
-            level, f"{file.path}, line {line}: {what}", rule=rule, file=file.path, line=line
-        )
+        yield Problem(level, rule, f"{file.path}, line {line}: {what}", file=file.path, line=line)
 
 
 def _invisible_characters(text: str) -> Iterator[tuple[Level, int, str]]:

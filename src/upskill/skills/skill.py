@@ -223,9 +223,10 @@ class Skill:
     def require_valid(self) -> None:
         """UsageError if a client would refuse it; its folder may have any name."""
         errors = [
-            problem.message for problem in self.problems("clients") if problem.level == "error"
+            problem.message
+            for problem in self.problems("clients")
+            if problem.level == "error" and problem.rule != "name-folder"
         ]
-        errors = [message for message in errors if "differs from the folder's name" not in message]
         if errors:
             hint = "Run `upskill validate` to see every problem."
             raise UsageError(f"{self.name}: not a valid skill: {errors[0]}", hint)
@@ -240,11 +241,8 @@ class Skill:
         problems = [*frontmatter.manifest_problems(manifest)]
         fields, syntax, is_ambiguous = frontmatter.read_fields(text, manifest.path, profile)
         if is_ambiguous:
-            problems.append(
-                Problem(
-                    "warning", "the frontmatter contains a ---, where some readers stop reading"
-                )
-            )
+            message = "the frontmatter contains a ---, where some readers stop reading"
+            problems.append(Problem("warning", "frontmatter-end", message))
         for problem in syntax:
             is_warning = problem.is_style and profile == "clients"
             problems.append(replace(problem, level="warning") if is_warning else problem)
@@ -254,22 +252,20 @@ class Skill:
         )
         problems += frontmatter.description_problems(fields.get("description"))
         problems = [
-            replace(each, line=_line_of(each.at, text)) if each.at else each for each in problems
+            replace(each, line=_line_of(each.field, text)) if each.field else each
+            for each in problems
         ]
-        warnings: list[str] = []
         if not self.body:
-            warnings.append("the body is empty: there is nothing to learn")
+            message = "the body is empty: there is nothing to learn"
+            problems.append(Problem("warning", "body-empty", message))
         if self.body.count("\n") >= 500 or self.tokens > 5000:
-            warnings.append(
-                f"the body is long (~{self.tokens} tokens); keep it under 500 lines and 5,000 tokens"
-            )
+            message = f"the body is long (~{self.tokens} tokens); keep it under 500 lines and 5,000 tokens"
+            problems.append(Problem("warning", "body-length", message))
         if missing := missing_files(self.body, (file.path for file in self.files)):
             more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
             no_file = f"the skill has no such file{'s' if len(missing) > 1 else ''}"
-            warnings.append(
-                f"the instructions name {', '.join(missing[:MAX_SHOWN])}{more}, and {no_file}"
-            )
-        problems += [Problem("warning", warning) for warning in warnings]
+            message = f"the instructions name {', '.join(missing[:MAX_SHOWN])}{more}, and {no_file}"
+            problems.append(Problem("warning", "missing-file", message))
         problems += security.hidden_text(self._shipped)
         problems += security.risky_commands(self._shipped)
         return problems

@@ -412,9 +412,10 @@ class Suite:
         read: list[tuple[Case, bool | None]] = []
         problems, made_ids = ErrorCollector(), dict[str, object]()
         for number, item in enumerate(file.cases, start=1):
-            with problems.collect():
+            label = _label_of(item, number)
+            with problems.collect(label):
                 case, side = _read_case(
-                    item, f"{where}: case {number}", shared, read_file, warnings, made_ids
+                    item, f"{where}: case {label}", shared, read_file, warnings, made_ids
                 )
                 read.append((replace(case, mcp_servers={**common, **case.mcp_servers}), side))
         problems.raise_any()
@@ -473,6 +474,12 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
         yield f"{'case' if len(ids) == 1 else f'{len(ids)} cases'} {', '.join(map(repr, ids[:3]))}{more}: {risk}"
 
 
+def _label_of(item: object, number: int) -> str:
+    """What a case is called in messages: `2`, or `2 ('greet')` if it has an id."""
+    id = mapping_or_empty(item).get("id")  # noqa: A001
+    return f"{number} ({short(id)})" if isinstance(id, str) else str(number)
+
+
 def _read_case(
     item: object,
     where: str,
@@ -486,8 +493,6 @@ def _read_case(
         raise UsageError(
             f"{where}: expected a case, got {short(item)}", "A case needs a prompt and checks."
         )
-    if isinstance(fields.get("id"), str):
-        where += f" ({short(fields['id'])})"
     if "input" in fields:
         ours = from_upstream(fit(UpstreamCase, fields, where), where, warnings)
     else:

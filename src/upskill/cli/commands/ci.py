@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import click
 
-from upskill.cli.commands.validate import Checks, check_all, to_sarif
 from upskill.cli.console import note, show_document, show_json, write_file
 from upskill.cli.help import Command
 from upskill.cli.library import LibraryOptions, write_pages
@@ -65,7 +64,7 @@ def command(**values: Any) -> None:
     \b
     upskill ci                          against the main branch
     upskill ci skills --base-ref HEAD~3 -m haiku --max-cost 2
-    upskill ci -o ci-report             also JUnit, SARIF and HTML
+    upskill ci -o ci-report             also JUnit and HTML
 
     The student runs with each changed skill as it is now, as it was before, and without it. This shows whether the
     edit broke the skill and whether the skill still helps. upskill stops when both are clear, or after 12 rounds
@@ -170,8 +169,6 @@ def _write_reports(
         folder = Path(options.output)
         write_file(str(folder / "summary.md"), summary)
         write_file(str(folder / "junit.xml"), render_junit(gate, checked))
-        found = check_all(options.folders or (".",), Checks("clients"))
-        write_file(str(folder / "validate.sarif"), to_sarif(found))
         write_pages(folder, store, gate.evaluations)
         note(f"Wrote {folder}/ ({headline(gate, checked)}).")
 

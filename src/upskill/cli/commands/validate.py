@@ -1,53 +1,31 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import sys
 import textwrap
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
 from upskill.cli.help import Command
 from upskill.errors import SeveralErrors, UsageError
-from upskill.installation import add_extra
 from upskill.plain import counted
 from upskill.skills import MANIFEST, Profile, Skill, find_skills
 from upskill.skills.agent_specs import AGENT_SPECS
-from upskill.skills.frontmatter import Level, Problem
-from upskill.version import __version__
+from upskill.skills.frontmatter import Problem
 
 if TYPE_CHECKING:
     from upskill.suites import Suite
 
 MAX_LISTED = 3  # more cases with the same problem share one line
-MAX_SHOWN_APART = 20  # from more skills on, what several have in common is said once
-MIN_PARALLEL = 64  # fewer skills are checked before a second process has started
-CHUNK = 16  # skills that a process gets at a time
-_CASE = re.compile(r"\bcase (\d+(?: \('[^']*'\))?)(?=: )")
-_VARIABLE = re.compile(  # what differs in messages that say the same: names, numbers, paths, and lists of them
-    r"(?:'[^']*'|~?\d[\d,.]*\b|[\w./-]*\w[./]\w[\w./-]*)(?:(?:, | and )(?:'[^']*'|[\w./-]*\w[./]\w[\w./-]*))*"
-)
-
-
-@dataclass(frozen=True)
-class CaseProblem(Problem):
-    """One that other cases may have, too."""
-
-    case: str = ""
-    shared: tuple[str, ...] = ()  # what is said of all of them, before and after "5 cases"
-    reason: str = ""  # of this case alone
+MAX_SHOWN_APART = 20  # more skills are shown together, problem by problem
 
 
 @dataclass
@@ -87,7 +65,6 @@ class Checks:
     profile: Profile = "strict"
     strict_suite: bool = False
     fix: bool = False
-    scanner: bool = False
 
 
 @click.command("validate", cls=Command)
@@ -99,7 +76,6 @@ class Checks:
     show_default=True,
     help="strict: the exact specification; clients: what clients accept anyway is only a warning.",
 )
-@click.option("--suite", is_flag=True, hidden=True, expose_value=False)  # now always on
 @click.option(
     "--strict-suite",
     is_flag=True,
@@ -115,14 +91,6 @@ class Checks:
     type=click.Choice([spec.name for spec in AGENT_SPECS.values() if spec.catalog]),
     help="Show which descriptions this agent would truncate, counting the skills already installed for it; repeatable.",
 )
-@click.option(
-    "--scanner",
-    is_flag=True,
-    help="Add what Cisco's skill-scanner finds, as warnings (needs the `scanner` extra).",
-)
-@click.option(
-    "--sarif", metavar="FILE", help="Also write the findings as SARIF, for code scanning."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def command(
     skills: tuple[str, ...],
@@ -130,8 +98,6 @@ def command(
     strict_suite: bool,
     fix: bool,
     agents: tuple[str, ...],
-    scanner: bool,
-    sarif: str | None,
     as_json: bool,
 ) -> None:
     """Check SKILLS (skills, or folders of skills) against the Agent Skills specification, and check their suites.
@@ -153,28 +119,23 @@ def command(
     If one of them passes, the case doesn't show what a student knows. The suite's own `right` answers must pass,
     and its `wrong` ones must fail.
     """
-    if scanner:
-        _load_scanner()
-    names, results = [*_find(skills)], list[Checked]()
+    names = _find(skills)
     is_library = len(names) > MAX_SHOWN_APART
-    checks = Checks(profile, strict_suite, fix, scanner)
+    checks = Checks(profile, strict_suite, fix)
+    results: list[Checked] = []
     with click.progressbar(
-        check_all(names, checks),
-        len(names),
-        "Checking",
+        names,
+        label="Checking",
         file=sys.stderr,
         hidden=not (is_library and sys.stderr.isatty()),
     ) as progress:
-        for checked in progress:
+        for name in progress:
+            checked = check(name, checks)
             if not as_json:
                 click.echo(checked.diff, nl=False)
                 if not is_library:
-                    click.echo("\n".join(describe(checked)))
+                    click.echo("\n".join(_describe(checked)))
             results.append(checked)
-    if sarif:
-        from upskill.cli.console import write_file  # noqa: PLC0415 - as below
-
-        write_file(sarif, to_sarif(results), private=False)
     if as_json:
         from upskill.cli.console import show_json  # noqa: PLC0415 - a skill is checked faster than this is imported
 
@@ -191,116 +152,55 @@ def command(
         raise click.exceptions.Exit(2)
 
 
-def to_sarif(results: Iterable[Checked]) -> str:
-    """For code scanning: one result per problem, at its file and line, below the root of the repository."""
-    found = [
-        {
-            "ruleId": rule or problem.rule,
-            "level": problem.level,
-            "message": {"text": problem.message},
-            "locations": [
-                {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": _uri(Path(checked.path, problem.file))},
-                        "region": {"startLine": problem.line or 1},
-                    }
-                }
-            ],
-        }
-        for checked in results
-        for rule, problems in (("", checked.problems), ("suite", checked.suite))
-        for problem in problems
-    ]
-    rules = [{"id": rule} for rule in ("skill", "hidden", "security", "scanner", "suite")]
-    driver = {"name": "upskill", "version": __version__, "rules": rules}
-    schema = "https://json.schemastore.org/sarif-2.1.0.json"
-    return json.dumps(
-        {
-            "$schema": schema,
-            "version": "2.1.0",
-            "runs": [{"tool": {"driver": driver}, "results": found}],
-        },
-        indent=1,
-    )
-
-
-def _uri(path: Path) -> str:
-    """From the root of the repository that the file is in, or else from here."""
-    folder = _resolved(path.parent)
-    root = _root(folder) or Path.cwd()
-    whole = folder / path.name
-    return (
-        quote(whole.relative_to(root).as_posix()) if whole.is_relative_to(root) else whole.as_uri()
-    )
-
-
-@cache
-def _resolved(folder: Path) -> Path:
-    return folder.resolve()
-
-
-@cache
-def _root(folder: Path) -> Path | None:
-    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
-
-
 def _has_errors(problems: list[Problem]) -> bool:
     return any(problem.level == "error" for problem in problems)
 
 
-def describe(checked: Checked) -> Iterator[str]:
+def _describe(checked: Checked) -> Iterator[str]:
     path = checked.path if checked.path.isprintable() else ascii(checked.path)
     yield f"{path}: {'valid' if checked.is_valid else 'invalid'}"
-    yield from (f"  {problem.level}: {problem.message}" for problem in checked.problems)
-    groups: dict[tuple[str, ...], list[Problem]] = {}
+    for problem in checked.problems:
+        yield f"  {problem.level}: {problem.message}"
+    groups: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in checked.suite:
-        shared = problem.shared if isinstance(problem, CaseProblem) else (problem.message,)
-        groups.setdefault((problem.level, *shared), []).append(problem)
-    for (level, *shared), problems in groups.items():
-        of_cases = {each.case: each for each in reversed(problems) if isinstance(each, CaseProblem)}
-        if len(of_cases) <= MAX_LISTED:
-            yield from (f"  suite {level}: {problem.message}" for problem in problems)
+        key = (problem.level, problem.rule, problem.summary or problem.message)
+        groups.setdefault(key, []).append(problem)
+    for (level, _, summary), problems in groups.items():
+        cases = list(dict.fromkeys(problem.case for problem in problems))
+        if len(cases) <= MAX_LISTED:
+            for problem in problems:
+                yield f"  suite {level}: {problem.message}"
             continue
-        yield f"  suite {level}: {f'{len(of_cases)} cases'.join(shared)}"
-        yield _wrapped(", ".join(reversed(of_cases)))
-        *_, first = of_cases.values()
+        yield f"  suite {level}: {len(cases)} cases: {summary}"
+        yield _wrapped(", ".join(cases))
+        first = problems[0]
         if first.reason:
             yield _wrapped(f"For example, {first.case}: {first.reason} (--json lists every reason)")
 
 
 def _show_together(results: Sequence[Checked]) -> None:
-    """What is wrong with many skills: each problem once, with how many have it; errors and what is frequent first."""
-    above = os.path.commonpath([Path(checked.path).parent.absolute() for checked in results])
-    by_message: dict[
-        tuple[str, str], dict[str, str]
-    ] = {}  # the skills that have it, with all that is said there
+    """What is wrong with many skills, by rule: errors first, and then what most of them have."""
+    folder = os.path.commonpath([Path(checked.path).parent.absolute() for checked in results])
+    groups: dict[tuple[str, str], dict[str, list[str]]] = {}  # the messages of each skill
     for checked in results:
-        name = os.path.relpath(checked.path, above)
+        name = os.path.relpath(checked.path, folder)
         for kind, problems in (("", checked.problems), ("suite ", checked.suite)):
             for problem in problems:
-                message = re.sub(
-                    rf"^\S*{re.escape(problem.file)}(?:, line \d+)?: ", "", problem.message
-                )
-                by_message.setdefault((f"{kind}{problem.level}", message), {}).setdefault(
-                    name, problem.message
-                )
-    groups: dict[tuple[str, str], dict[str, str]] = {}
-    for (kind, message), names in by_message.items():
-        alike = message if len(names) > MAX_LISTED else _VARIABLE.sub("…", message)
-        groups.setdefault((kind, alike), {}).update(names)
-    for (kind, message), names in sorted(
-        groups.items(), key=lambda item: ("error" not in item[0][0], -len(item[1]))
+                skills = groups.setdefault((f"{kind}{problem.level}", problem.rule), {})
+                skills.setdefault(name, []).append(problem.message)
+    for (kind, _), skills in sorted(
+        groups.items(), key=lambda group: ("error" not in group[0][0], -len(group[1]))
     ):
-        name, whole = next(iter(names.items()))
+        names = list(skills)
+        messages = [message for of_skill in skills.values() for message in of_skill]
         if len(names) == 1:
-            click.echo(f"{kind} in {name}: {whole}")
+            more = f" (and {len(messages) - 1} more like it)" if len(messages) > 1 else ""
+            click.echo(f"{kind} in {names[0]}: {messages[0]}{more}")
             continue
-        is_same = (kind, message) in by_message
-        click.echo(
-            f"{kind} in {len(names)} skills{': ' + message if is_same else ', for example: ' + whole}"
-        )
+        example = ": " if len(set(messages)) == 1 else ", for example: "
+        click.echo(f"{kind} in {len(names)} skills{example}{messages[0]}")
         more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-        click.echo(_wrapped(", ".join([*names][:MAX_LISTED]) + more))
+        click.echo(_wrapped(", ".join(names[:MAX_LISTED]) + more))
 
 
 def _show_catalogs(results: Iterable[Checked], agents: Sequence[str]) -> None:
@@ -367,61 +267,28 @@ def _wrapped(text: str) -> str:
     )
 
 
-def _find(paths: Iterable[str]) -> Iterator[str]:
+def _find(paths: Iterable[str]) -> list[str]:
     """The skills at these paths or below them; a path itself if there is none, or if it cannot be read."""
+    names: list[str] = []
     for path in paths:
         try:
             below = list(find_skills(path)) if Path(path).is_dir() else []
         except UsageError:
             below = []
-        yield from (path if each == Path(path) else str(each) for each in below or [Path(path)])
+        for skill in below or [Path(path)]:
+            names.append(path if skill == Path(path) else str(skill))
+    return names
 
 
-def check_all(paths: Iterable[str], checks: Checks) -> Iterator[Checked]:
-    """The skills at these paths or below them, in order; many of them on all cores."""
-    names = [*_find(paths)]
-    processes = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    if len(names) < MIN_PARALLEL or processes == 1:
-        yield from map(partial(_check, checks=checks), names)
-        return
-    from concurrent.futures import Future, ProcessPoolExecutor  # noqa: PLC0415
-    from multiprocessing import get_context  # noqa: PLC0415
-
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_ignore_interrupts)
-    waiting: deque[Future[list[Checked]]] = deque()
+def check(name: str, checks: Checks) -> Checked:
     try:
-        for start in range(0, len(names), CHUNK):
-            waiting.append(pool.submit(_check_chunk, names[start : start + CHUNK], checks))
-            if len(waiting) > 4 * processes:  # what is done is taken before more is begun
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _ignore_interrupts() -> None:
-    import signal  # noqa: PLC0415
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
-
-
-def _check_chunk(names: Sequence[str], checks: Checks) -> list[Checked]:
-    return [_check(name, checks) for name in names]
-
-
-def _check(name: str, checks: Checks) -> Checked:
-    try:
-        deque(
-            find_skills(name) if Path(name).is_dir() else (), maxlen=0
-        )  # a folder that cannot be read is an error
+        if Path(name).is_dir():
+            list(find_skills(name))  # a folder that cannot be read is an error
         diff = _fix(name) if checks.fix else ""
         skill = Skill.inspect(name)
     except UsageError as error:
-        return Checked(name, [_as_problem(error)])
-    problems = [*skill.problems(checks.profile), *(_scan(name) if checks.scanner else ())]
+        return Checked(name, [_as_problem("unreadable", error)])
+    problems = skill.problems(checks.profile)
     suite = [
         _at_its_case(problem, skill)
         for problem in _suite_problems(skill, strict=checks.strict_suite)
@@ -458,36 +325,12 @@ def _visible(text: str) -> list[str]:
     return re.sub(r" +$", lambda spaces: "·" * len(spaces[0]), shown, flags=re.M).split("\n")
 
 
-@cache
-def _load_scanner() -> Any:
-    try:
-        scanner = import_module("skill_scanner")
-    except ImportError as error:
-        raise UsageError(
-            "--scanner needs Cisco's skill-scanner", f"Run `{add_extra('scanner')}`."
-        ) from error
-    return scanner.SkillScanner()
-
-
-def _scan(name: str) -> Iterator[Problem]:
-    """What Cisco's scanner finds. It flags much that is harmless, so everything is a warning."""
-    try:
-        findings = _load_scanner().scan_skill(name).findings
-    except Exception as error:  # whatever another program does, the skill is still checked
-        yield Problem("warning", f"skill-scanner failed: {error}", rule="scanner")
-        return
-    for finding in findings:
-        file, line = finding.file_path or MANIFEST, finding.line_number or 1
-        what = f"{file}, line {line}: {finding.title} (skill-scanner: {finding.severity.value} {finding.rule_id})"
-        yield Problem("warning", what, rule="scanner", file=file, line=line)
-
-
 def _at_its_case(problem: Problem, skill: Skill) -> Problem:
     """The problem of a suite with its file, and the line of its case."""
     from upskill.suites.suite import PATHS_IN_SKILL  # noqa: PLC0415
 
     path = next((path for path in PATHS_IN_SKILL if skill.file(path)), PATHS_IN_SKILL[0])
-    name = re.search(r"'([^']+)'", problem.case) if isinstance(problem, CaseProblem) else None
+    name = re.search(r"'([^']+)'", problem.case)
     text = (skill.read(path) or b"").decode("utf-8", "replace")
     place = re.search(rf"\bid[\"']?\s*:\s*[\"']?{re.escape(name[1])}\b", text) if name else None
     return replace(problem, file=path, line=text.count("\n", 0, place.start()) + 1 if place else 1)
@@ -506,25 +349,21 @@ def _suite_problems(skill: Skill, *, strict: bool) -> Iterator[Problem]:
         suite = Suite.of(skill)
         queries = Queries.of(skill)
     except UsageError as error:
-        yield from map(_as_problem, error.errors if isinstance(error, SeveralErrors) else [error])
+        for each in error.errors if isinstance(error, SeveralErrors) else [error]:
+            yield _as_problem("suite", each)
         return
     if suite:
-        yield from (_read_case("warning", warning) for warning in suite.warnings)
+        for warning in suite.warnings:
+            yield Problem("warning", "suite", warning)
         yield from _weak_cases(skill, suite, strict=strict)
     if queries and (warning := starter_warning(skill, queries)):
-        yield Problem("warning", warning)
+        yield Problem("warning", "queries", warning)
 
 
-def _as_problem(error: UsageError) -> Problem:
-    return _read_case("error", f"{error.message}. {error.hint}".rstrip())
-
-
-def _read_case(level: Level, message: str) -> Problem:
-    if case := _CASE.search(message):
-        return CaseProblem(
-            level, message, case=case[1], shared=(message[: case.start()], message[case.end() :])
-        )
-    return Problem(level, message)
+def _as_problem(rule: str, error: UsageError) -> Problem:
+    message = f"{error.message}. {error.hint}".rstrip()
+    _, _, summary = message.partition(f"case {error.case}: ")
+    return Problem("error", rule, message, case=error.case, summary=summary)
 
 
 def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem]:
@@ -537,8 +376,13 @@ def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem
         is_error = leak.probe in ("empty", "reference", "right", "wrong") or (
             strict and leak.probe not in UNTRIED
         )
-        shared = ("", f": {WORDS[leak.probe]}; {ADVICE[leak.probe]}")
-        level: Level = "error" if is_error else "warning"
-        yield CaseProblem(level, str(leak), case=repr(leak.case), shared=shared, reason=leak.reason)
+        yield Problem(
+            "error" if is_error else "warning",
+            leak.probe,
+            str(leak),
+            case=repr(leak.case),
+            summary=f"{WORDS[leak.probe]}; {ADVICE[leak.probe]}",
+            reason=leak.reason,
+        )
     for message in describe_near_duplicates(group_near_duplicates(suite.cases)):
-        yield Problem("warning", message)
+        yield Problem("warning", "near-duplicates", message)
