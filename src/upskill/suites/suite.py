@@ -412,7 +412,9 @@ class Suite:
         read: list[tuple[Case, bool | None]] = []
         problems, made_ids = ErrorCollector(), dict[str, object]()
         for number, item in enumerate(file.cases, start=1):
-            label = _label_of(item, number)
+            label = str(number)
+            if isinstance(id := mapping_or_empty(item).get("id"), str):  # noqa: A001
+                label += f" ({short(id)})"
             with problems.collect(label):
                 case, side = _read_case(
                     item, f"{where}: case {label}", shared, read_file, warnings, made_ids
@@ -472,12 +474,6 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
     for risk, ids in by_risk.items():
         more = ", …" if len(ids) > 3 else ""
         yield f"{'case' if len(ids) == 1 else f'{len(ids)} cases'} {', '.join(map(repr, ids[:3]))}{more}: {risk}"
-
-
-def _label_of(item: object, number: int) -> str:
-    """What a case is called in messages: `2`, or `2 ('greet')` if it has an id."""
-    id = mapping_or_empty(item).get("id")  # noqa: A001
-    return f"{number} ({short(id)})" if isinstance(id, str) else str(number)
 
 
 def _read_case(
