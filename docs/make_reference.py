@@ -101,9 +101,8 @@ def settings() -> Iterator[str]:
     yield "| setting | default | what it is |"
     yield "|---|---|---|"
     for name, value in Settings().model_dump().items():
-        if name != "source":
-            said = Settings.model_fields[name].description
-            yield f"| `{name}` | {'none' if value is None else f'`{value}`'} | {said} |"
+        said = Settings.model_fields[name].description
+        yield f"| `{name}` | {'none' if value is None else f'`{value}`'} | {said} |"
 
 
 def targets() -> Iterator[str]:

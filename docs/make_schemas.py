@@ -13,7 +13,7 @@ from typing import Any
 
 from upskill.checks import CHECKS, SuiteLine
 from upskill.plain import as_list, as_mapping
-from upskill.settings import OLDER_NAMES, Settings
+from upskill.settings import OLDER_NAMES, UNUSED, Settings
 from upskill.suites.queries import LIST_KEYS, NOTE_KEYS, SHOULD_KEYS, TEXT_KEYS
 from upskill.suites.shapes import LISTS, OurCase, OurSuite
 
@@ -78,13 +78,13 @@ def _check() -> dict[str, Any]:
 
 def settings() -> dict[str, Any]:
     schema = _tidy(Settings.model_json_schema())
-    del schema["properties"]["source"]
     schema.pop("description", None)
+    of_upstream = "Of Hugging Face's upskill; not used here."
     for older, name in OLDER_NAMES.items():
-        schema["properties"][older] = {
-            "type": "string",
-            "description": f"The older name of {name}.",
-        }
+        kind = "integer" if name in ("repeats", "concurrency") else "string"
+        schema["properties"][older] = {"type": kind, "description": f"The older name of {name}."}
+    for name in UNUSED:
+        schema["properties"][name] = {"description": of_upstream}
     return {"$schema": DRAFT, "title": "Settings of upskill: upskill.config.yaml", **schema}
 
 

@@ -23,7 +23,18 @@ OLDER_NAMES = {
     "test_gen_model": "test_writer",
     "judge_model": "judge",
     "runs_dir": "store",
+    "num_runs": "repeats",
+    "max_parallel": "concurrency",
 }
+# Settings of Hugging Face's upskill that mean nothing here.
+UNUSED = (
+    "auto_eval",
+    "cli_providers",
+    "executor",
+    "fastagent_config",
+    "jobs_image",
+    "jobs_secrets",
+)
 
 
 class Price(BaseModel):
@@ -56,6 +67,9 @@ class Settings(BaseModel):
     cache: bool = _setting(True, "Store replies, and answer repeated requests from stored ones.")
     offline: bool = _setting(False, "Download nothing.")
     max_refine_attempts: int = _setting(3, "How many times the teacher may improve a skill.", ge=0)
+    repeats: int | None = _setting(
+        None, "How many times `eval` runs each case (default: 1, in `benchmark` 3).", ge=1
+    )
     concurrency: int = _setting(8, "Requests at a time per model.", ge=1)
     timeout: float = _setting(300, "Seconds per request.", gt=0)
     servers: int = _setting(
@@ -117,7 +131,8 @@ class Settings(BaseModel):
     trial_cpus: float | None = _setting(None, "With Ray: CPUs per trial (default 1).", ge=0)
     trial_gpus: float | None = _setting(None, "With Ray: GPUs per trial.", ge=0)
     trial_memory: float | None = _setting(None, "With Ray: megabytes of memory per trial.", ge=0)
-    source: str = ""  # the file these came from
+    _source: str = ""
+    _unused: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -125,9 +140,20 @@ class Settings(BaseModel):
         if (settings := as_mapping(fields)) is None:
             return fields
         for older, name in OLDER_NAMES.items():
-            if older in settings:
-                settings.setdefault(name, settings.pop(older))
+            value = settings.pop(older, None)
+            if value is not None:
+                settings.setdefault(name, value)
         return settings
+
+    @property
+    def source(self) -> str:
+        """The file these came from; empty without one."""
+        return self._source
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The keys of that file that upskill has no use for."""
+        return self._unused
 
     @classmethod
     def load(cls, environment: Mapping[str, str] = os.environ, here: str | Path = ".") -> Settings:
@@ -159,11 +185,17 @@ class Settings(BaseModel):
         fields = as_mapping({} if content is None else content)
         if fields is None:
             raise UsageError(f"{path}: must consist of `setting: value` lines")
-        return cls._validate(fields, str(path), f"{path}: ")
+        unused = {key: fields.pop(key) for key in UNUSED if key in fields}
+        settings = cls._validate(fields, f"{path}: ")
+        settings._source = str(path)
+        settings._unused = tuple(
+            key for key, value in unused.items() if (key, value) != ("executor", "local")
+        )
+        return settings
 
     def changed(self, assignments: Iterable[str]) -> Settings:
         """From `--set KEY=VALUE`."""
-        fields = self.model_dump(exclude_unset=True, exclude={"source"})
+        fields = self.model_dump(exclude_unset=True)
         for text in assignments:
             key, _, value = text.partition("=")
             if not value.strip():
@@ -175,21 +207,20 @@ class Settings(BaseModel):
                 fields[OLDER_NAMES.get(key.strip(), key.strip())] = read_yaml(value)
             except yaml.YAMLError as error:
                 raise UsageError(f"--set {text}: {yaml_words(error)}") from error
-        return self._validate(fields, self.source, "--set: ")
+        settings = self._validate(fields, "--set: ")
+        settings._source = self._source
+        return settings
 
     @classmethod
-    def _validate(cls, fields: Mapping[str, Any], source: str, origin: str) -> Settings:
-        if "source" in fields:  # a field of ours, not a setting
-            raise UsageError(f"{origin}no setting named 'source'")
+    def _validate(cls, fields: Mapping[str, Any], origin: str) -> Settings:
         try:
-            return cls.model_validate({**fields, "source": source})
+            return cls.model_validate(fields)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             key = ".".join(str(part) for part in first["loc"])
             if first["type"] == "extra_forbidden":
-                known = [name for name in cls.model_fields if name != "source"]
                 raise UsageError(
-                    f"{origin}no setting named {key!r}", did_you_mean(key, known)
+                    f"{origin}no setting named {key!r}", did_you_mean(key, cls.model_fields)
                 ) from error
             value = (
                 "" if key == "store" else f", not {short(first['input'])}"

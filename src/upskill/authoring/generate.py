@@ -448,6 +448,11 @@ class Generation:
         )
         if self.options.max_cost is not None:
             expected.check_prices()
+        if not (self.options.teacher or self.options.handoff or self.options.settings.teacher):
+            self.events.message(
+                f"No teacher given: using {self.teacher.name}, as ANTHROPIC_API_KEY is set."
+                " Choose another with -m."
+            )
         self.events.estimate(expected)
 
     async def _write(self, models: Models) -> tuple[list[Skill], Suite, Material]:

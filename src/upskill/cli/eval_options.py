@@ -326,7 +326,8 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     def make_plan(self, skill: Skill, suite: Suite | None) -> Plan:
         cassette = self.cassette
-        recorded = cassette.settings.runs if cassette else self.default_repeats
+        usual = self.settings.repeats or self.default_repeats
+        recorded = cassette.settings.runs if cassette else usual
         repeats = self.repeats or (MAX_ROUNDS if self.until_decided else recorded)
         options = self._plan_options(skill, repeats)
         if cassette is None:

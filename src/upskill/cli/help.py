@@ -138,7 +138,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# Upstream's flags, which are still accepted. `--model` stands for the long form of `-m`, whatever that is.
+# Upstream's flags, which are still accepted. Its names of the model stand for the long form of `-m`.
+MODEL_FLAGS = ("--model", "--m")
 OLD_FLAGS = {
     "--runs": "--repeats",
     "--runs-dir": "--store",
@@ -146,6 +147,21 @@ OLD_FLAGS = {
     "--eval-model": "--student",
     "--eval-base-url": "--base-url",
     "--test-gen-model": "--test-writer",
+}
+# Flags that only some versions of upstream have: what to use here.
+_JOBS = "upskill does not use Hugging Face Jobs. `--executor ray` runs trials on a cluster."
+_PROVIDER = "Write the provider before the model, as in `-m openai:MODEL`."
+UNKNOWN_FLAGS = {
+    "--artifact-repo": "`--store` says where runs are kept: a folder, or a postgresql:// URL.",
+    "--eval-provider": _PROVIDER,
+    "--jobs-flavor": _JOBS,
+    "--jobs-namespace": _JOBS,
+    "--jobs-secrets": _JOBS,
+    "--jobs-timeout": _JOBS,
+    "--max-parallel": "`--concurrency` limits how many calls run at a time.",
+    "--no-wait": _JOBS,
+    "--provider": _PROVIDER,
+    "--wait": _JOBS,
 }
 
 
@@ -172,8 +188,11 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, self._complete_bare_flags(self._rename_old_flags(args)))
+            rest = super().parse_args(ctx, self._complete_bare_flags(self._rename_old_flags(args)))
         except click.NoSuchOption as error:
+            if error.option_name in UNKNOWN_FLAGS:
+                advice = UNKNOWN_FLAGS[error.option_name]
+                raise click.UsageError(f"there is no {error.option_name}. {advice}") from error
             from upskill.settings import Settings  # noqa: PLC0415 - pydantic comes with it
 
             key = error.option_name.lstrip("-").replace("-", "_")
@@ -182,6 +201,9 @@ class Command(click.Command):
                     f"{error.option_name} is a setting: use --set {key}=VALUE", ctx
                 ) from error
             raise
+        if ctx.params.get("executor") == "jobs":
+            raise click.UsageError(f"there is no --executor jobs. {_JOBS}")
+        return rest
 
     @property
     def _flags(self) -> set[str]:
@@ -191,7 +213,7 @@ class Command(click.Command):
         main = next((each.opts[-1] for each in self.params if "-m" in each.opts), "--model")
         renamed = {
             old: new
-            for old, new in {**OLD_FLAGS, "--model": main}.items()
+            for old, new in {**OLD_FLAGS, **dict.fromkeys(MODEL_FLAGS, main)}.items()
             if old not in self._flags and new in self._flags
         }
         end = args.index("--") if "--" in args else len(args)

@@ -81,6 +81,8 @@ class CommandOptions(CommonOptions, OutputOptions):
     )
 
     def __post_init__(self) -> None:
+        if unused := self.settings.unused:
+            self.tell(f"{self.settings.source}: not used here: {', '.join(unused)}.")
         if self.set_values:
             self.settings = self.settings.changed(self.set_values)
         keys = {text.partition("=")[0].strip() for text in self.set_values}

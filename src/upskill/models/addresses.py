@@ -56,6 +56,8 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
     if text in COMMANDS or text.partition(":")[0] in COMMANDS:
         command, _, model = text.partition(":")
         return Address(name, "command", model, endpoint=command)
+    if name.startswith("cli."):
+        raise UsageError(f"{name!r}: no such command-line agent. There are {', '.join(COMMANDS)}.")
     if text == "local" or text.startswith("local:"):
         return Address(name, "local", text.partition(":")[2])
     provider, mark, model = _split(text)

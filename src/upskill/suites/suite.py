@@ -375,7 +375,8 @@ class Suite:
             where = str(skill.folder / path) if skill.folder else path
             decoded = decode(data, where)
             if path == "skill_meta.json":
-                tests = mapping_or_empty(decoded).get("tests")
+                meta = mapping_or_empty(decoded)
+                tests = meta.get("tests") or meta.get("cases")
                 return cls.parse({"tests": tests}, where, FilesOfSkill(skill)) if tests else None
             return cls.parse(decoded, where, FilesOfSkill(skill))
         return None

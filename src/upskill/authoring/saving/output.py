@@ -246,7 +246,15 @@ def record_version(skill: Skill) -> Skill:
 
 
 def edited_by_hand(skill: Skill) -> bool:
-    return _metadata(skill).get(RECORD) != skill.visible_hash
+    try:
+        provenance = Provenance.of(skill)
+    except UsageError:  # then we did not write it
+        return True
+    if RECORD in provenance.metadata:
+        return provenance.metadata[RECORD] != skill.visible_hash
+    # Hugging Face's upskill keeps no record of what it wrote.
+    is_upstreams = "generated_by" in provenance.metadata or provenance.tests
+    return not is_upstreams
 
 
 def is_proven(skill: Skill) -> bool:

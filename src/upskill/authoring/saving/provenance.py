@@ -149,11 +149,12 @@ class Provenance:
             raise UsageError(f"{skill.folder or skill.name}/{FILE}: not JSON: {error}") from error
         if fields is None:
             raise UsageError(f"{skill.folder or skill.name}/{FILE}: not a JSON object")
+        tests = fields.pop("tests", None) or fields.pop("cases", None)
         rows = [dict_or_empty(row) for row in list_or_empty(fields.pop("sources", []))]
         evidence = dict_or_empty(fields.pop("evidence", {}))
         return cls(
             dict_or_empty(fields.pop("metadata", {})),
-            tuple(list_or_empty(fields.pop("tests", []))),
+            tuple(list_or_empty(tests)),
             {
                 "\n".join(str(row[name]) for name in ("after", "line") if name in row): tuple(
                     map(str, list_or_empty(row.get("evidence")))

@@ -38,6 +38,12 @@ HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files, for you or any
 HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such flag
 
 
+def teacher_name(options: GenerateOptions, keys: Mapping[str, str]) -> str:
+    """Empty if none was named and no key stands for one."""
+    usual = "sonnet" if keys.get("ANTHROPIC_API_KEY") else ""
+    return options.teacher or options.settings.teacher or usual
+
+
 class NoTeacher(UsageError):
     """Nobody was named to write the skill, or its tests. The hint lists what works here, `own_ways` without a model."""
 
@@ -84,7 +90,7 @@ def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address
         return resolve(f"handoff:{options.handoff}")
     if options.teacher == EXTRACT:
         return Address(EXTRACT, EXTRACT, "")
-    return resolve(options.teacher or options.settings.teacher or "", keys=keys)
+    return resolve(teacher_name(options, keys), keys=keys)
 
 
 def choose_attempts(
@@ -118,8 +124,8 @@ async def check_start(options: GenerateOptions, models: Models | None) -> list[T
             "--no-eval and --student cannot be used together: without an evaluation, there is no student to test",
             "Drop one of them.",
         )
-    if not (options.teacher or options.handoff or options.settings.teacher):
-        keys = models.context.keys if models else find_keys()
+    keys = models.context.keys if models else find_keys()
+    if not (options.handoff or teacher_name(options, keys)):
         # Quoting traces makes a new page, and changes no older skill.
         is_new = gather("", sources=options.sources).skill is None
         extract = [EXTRACT_TRACE] if options.can_extract and is_new else []

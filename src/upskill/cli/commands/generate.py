@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import click
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.generate import Generated, generate_now
 from upskill.authoring.options import GenerateOptions
+from upskill.authoring.writing.teachers import NoTeacher
 from upskill.cli.console import show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
@@ -23,6 +25,7 @@ from upskill.plain import counted
 from upskill.reports import generated as report
 from upskill.runs.planning.options import StudentOptions
 from upskill.runs.planning.plan import Plan
+from upskill.runs.stores import without_password
 from upskill.traces import Step
 
 
@@ -169,6 +172,10 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     try:
         with bar:
             yield events
+    except NoTeacher as error:
+        typed = shlex.join(["upskill", *map(without_password, sys.argv[1:])])
+        error.hint = f"Without a model: `{typed} --handoff handoff`\n  {error.hint}"
+        raise
     except Paused as pause:
         if options.as_json:
             show_json({"waiting_for": list(pause.files)})
