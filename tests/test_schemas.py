@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from conftest import REPOSITORY, Upskill
 from upskill import Settings, Suite, UsageError
 from upskill.checks import CHECKS
-from upskill.settings import OLDER_NAMES
+from upskill.settings import OLDER_NAMES, UNUSED
 from upskill.skills.starter import schema_files
 from upskill.suites.queries import Queries
 
@@ -42,7 +42,8 @@ def test_the_schemas_are_those_that_the_code_makes() -> None:
     assert set(SCHEMAS["config.schema.json"]["properties"]) == {
         *Settings.model_fields,
         *OLDER_NAMES,
-    } - {"source"}
+        *UNUSED,
+    }
 
 
 def test_every_suite_that_we_ship_or_show_fits_its_schema() -> None:

@@ -185,12 +185,10 @@ class Settings(BaseModel):
         fields = as_mapping({} if content is None else content)
         if fields is None:
             raise UsageError(f"{path}: must consist of `setting: value` lines")
-        unused = {key: fields.pop(key) for key in UNUSED if key in fields}
+        unused = [key for key in UNUSED if fields.pop(key, None) not in (None, "local")]
         settings = cls._validate(fields, f"{path}: ")
         settings._source = str(path)
-        settings._unused = tuple(
-            key for key, value in unused.items() if (key, value) != ("executor", "local")
-        )
+        settings._unused = tuple(unused)
         return settings
 
     def changed(self, assignments: Iterable[str]) -> Settings:
@@ -207,9 +205,7 @@ class Settings(BaseModel):
                 fields[OLDER_NAMES.get(key.strip(), key.strip())] = read_yaml(value)
             except yaml.YAMLError as error:
                 raise UsageError(f"--set {text}: {yaml_words(error)}") from error
-        settings = self._validate(fields, "--set: ")
-        settings._source = self._source
-        return settings
+        return self._validate(fields, "--set: ")
 
     @classmethod
     def _validate(cls, fields: Mapping[str, Any], origin: str) -> Settings:
