@@ -12,6 +12,7 @@ import click
 import pytest
 
 from conftest import REPOSITORY, Upskill, write_script, write_skill
+from upskill.cli import COMMANDS, HIDDEN
 from upskill.cli import upskill as command_line
 
 PAGES = {
@@ -50,6 +51,38 @@ def test_every_command_line_names_a_command_and_options_that_exist() -> None:
             assert found, line
             command = found
         command.make_context(command.name, words, parent=context)
+
+
+# Names of what was removed, as a person would type or read them.
+REMOVED_WORDS = (
+    r"upskill (push|mcp|delete)\b",
+    r"pack --index",
+    r"store (copy|check)\b",
+    r"skills-lock\.json",
+    r"\[(hub|scanner)\]|`(hub|scanner)`",
+    r"\bSARIF\b",
+)
+
+
+def test_nothing_names_what_was_removed() -> None:
+    files = ["CONTRIBUTING.md", "action.yml", "pyproject.toml", "skills/upskill/SKILL.md"]
+    texts = {name: (REPOSITORY / name).read_text("utf-8") for name in files}
+    texts |= {name: page.read_text("utf-8") for name, page in PAGES.items()}
+    # Of other tools, the comparison says what they have.
+    comparison = texts["docs/comparison.md"].splitlines()
+    texts["docs/comparison.md"] = "\n".join(
+        line for line in comparison if not line.startswith("| ")
+    )
+    for name in (*COMMANDS, *HIDDEN):
+        command = command_line.get_command(click.Context(command_line), name)
+        assert command
+        for each in (command, *getattr(command, "commands", {}).values()):
+            texts[f"upskill {name} {each.name} --help"] = each.get_help(click.Context(each))
+    pattern = re.compile("|".join(REMOVED_WORDS), re.IGNORECASE)
+    found = {
+        name: sorted({match[0] for match in pattern.finditer(text)}) for name, text in texts.items()
+    }
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_the_readme_has_at_most_900_words_and_its_lines_wrap_at_100() -> None:
