@@ -1,7 +1,7 @@
 """Students that act: how many trials a second, in how much memory, and whether anything of them is left.
 
 python bench/agents.py                     # 100 trials, then 500
-python bench/agents.py --trials 500 --at-once 8 --sandbox landlock
+python bench/agents.py --trials 500 --at-once 8 --sandbox container
 
 Each trial has three turns: a command, another one that leaves a process in the background, and the answer. The model is
 a server in a process of its own that takes no time to speak of; trials, sandboxes, store and verdict are what

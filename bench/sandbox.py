@@ -3,7 +3,7 @@
 Both sides in one run and in turn, so that a busy moment hits both; medians, in milliseconds.
 
 python bench/sandbox.py
-python bench/sandbox.py --kind landlock --repeat 50
+python bench/sandbox.py --kind container --repeat 50
 """
 
 from __future__ import annotations

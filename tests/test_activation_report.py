@@ -322,6 +322,17 @@ def test_a_run_without_protection_is_warned_of_before_the_first_call(
     assert "sandbox none (no protection): NOTHING was blocked" in upskill("show", "last").out
 
 
+def test_a_baseline_that_finds_the_skill_where_nothing_is_hidden_makes_the_run_invalid(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
+    search = {"command": f"find {home} -name SKILL.md -exec cat {{}} +; find {home} -name SKILL.md"}
+    turns = [{"calls": [{"name": "bash", "arguments": search}]}, "hello, friend"]
+    write_script(home / "searching.json", [{"turns": turns}])
+    done = run(upskill, skill, "--sandbox", "none", model="searching")
+    assert done.code == 3
+    assert "should have been hidden" in unwrapped(done.out)
+
+
 @pytest.mark.parametrize(("seconds", "shown"), [(0.01, ""), (12.34, " 12.3 s")])
 def test_show_tells_where_agents_acted_and_every_step_of_a_case(
     upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, shown: str

@@ -423,6 +423,18 @@ def test_a_pairing_that_cannot_work_is_told(name: str, model: str, said: str) ->
     assert "Use -" in caught.value.hint
 
 
+def test_without_a_sandbox_no_agent_runs_that_has_a_key(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(home, "codex", "\x7fELF", monkeypatch)
+    agent: ProgramAgent = AGENTS.load("codex")()
+    there = resolve("tiny", "http://127.0.0.1:9/v1")
+    agent.check(there, {}, "none")
+    with pytest.raises(UsageError, match="the commands of codex could read its API key"):
+        agent.check(there, {"GENERIC_API_KEY": KEY}, "none")
+    agent.check(there, {"GENERIC_API_KEY": KEY}, "bubblewrap")
+
+
 def test_opencode_needs_ripgrep_beside_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy("/bin/true", home / "opencode")
     monkeypatch.setenv("PATH", str(home))

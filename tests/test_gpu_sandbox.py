@@ -73,10 +73,10 @@ def test_a_container_is_given_the_gpu_by_its_engine() -> None:
 async def test_a_kind_that_cannot_show_a_gpu_refuses(
     devices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SandboxError, match="landlock cannot provide a GPU"):
-        await SANDBOXES.load("landlock")().open(Setup(gpu=True))
-    with pytest.raises(UsageError, match="the 'landlock' sandbox cannot provide a GPU"):
-        check_gpu(SANDBOXES.load("landlock")())
+    with pytest.raises(SandboxError, match="seatbelt cannot provide a GPU"):
+        await SANDBOXES.load("seatbelt")().open(Setup(gpu=True))
+    with pytest.raises(UsageError, match="the 'seatbelt' sandbox cannot provide a GPU"):
+        check_gpu(SANDBOXES.load("seatbelt")())
     check_gpu(SANDBOXES.load("bubblewrap")())
     monkeypatch.setattr(gpu, "gpu_devices", list[Path])
     with pytest.raises(UsageError, match="this machine has none"):

@@ -422,9 +422,9 @@ async def test_what_comes_with_a_suite_runs_in_a_sandbox_too(
             with pytest.raises(MissingTool, match="the task sees files of the host"):
                 await look("kernel_correct", GOOD, open_to_all, source=source)
     with pytest.raises(
-        MissingTool, match="the 'landlock' sandbox cannot isolate a suite's own code"
+        MissingTool, match="the 'container' sandbox cannot isolate a suite's own code"
     ):
-        gpu_process.ForkServer.running("landlock")
+        gpu_process.ForkServer.running("container")
 
 
 @pytest.mark.parametrize("kind", ["none", "bubblewrap"])

@@ -122,8 +122,8 @@ class ExternalAgent(Protocol):
         """Which version is installed; part of a trial's key."""
         ...
 
-    def check(self, address: Address, keys: Mapping[str, str]) -> None:
-        """Before the first call: UsageError if it does not work with this model."""
+    def check(self, address: Address, keys: Mapping[str, str], sandbox: str = "") -> None:
+        """Before the first call: UsageError if it does not work with this model in this kind of sandbox."""
         ...
 
 

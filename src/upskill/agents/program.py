@@ -123,8 +123,13 @@ class ProgramAgent(ABC):
     def version(self) -> str:
         return program_version(self.spec.program)
 
-    def check(self, address: Address, keys: Mapping[str, str]) -> None:
-        self.upstream(address, keys)
+    def check(self, address: Address, keys: Mapping[str, str], sandbox: str = "") -> None:
+        upstream = self.upstream(address, keys)
+        if sandbox == "none" and any(upstream.headers.values()):
+            raise UsageError(
+                f"without a sandbox, the commands of {self.spec.name} could read its API key",
+                "Drop --sandbox none, or use a server that needs no key.",
+            )
         self._program()
         self.extra_mounts()
 
@@ -240,7 +245,6 @@ class ProgramAgent(ABC):
                 (done.error.strip() or done.output.strip()).splitlines()[-5:]
             )
             quote = safe_excerpt(printable(message), proxy.upstream.secrets) or "it printed nothing"
-            # Their runtimes need things that not every kind of sandbox has: under landlock, only Codex starts.
             hint = (
                 ""
                 if kind == "bubblewrap"

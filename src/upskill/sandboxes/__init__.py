@@ -6,13 +6,12 @@ Kinds (`SandboxBackend`):
 
     bubblewrap    Linux, with namespaces (`supervisor.sh`: its process 1)
     container     docker or podman, if an engine answers; experimental
-    landlock      Linux without namespaces, for use inside containers; reduced
     seatbelt      macOS; experimental
-    none          no protection at all: never chosen, only typed (in `landlock`)
+    none          no protection at all: never chosen, only typed
 
 What the kinds share: `files` (a workspace from outside), `processes` (what they use; a process per command, for kinds
-without namespaces), `confine` (the program around such a command), `seccomp` (the filter of system calls), `gpu` (its
-devices, turns, and the CUDA compiler).
+without namespaces), `confine` (the program around a command of `none`), `seccomp` (the filter of system calls), `gpu`
+(its devices, turns, and the CUDA compiler).
 """
 
 from __future__ import annotations
@@ -41,13 +40,12 @@ SANDBOXES = Registry(
     {
         "bubblewrap": "upskill.sandboxes.bubblewrap:Bubblewrap",
         "container": "upskill.sandboxes.container:Container",
-        "landlock": "upskill.sandboxes.landlock:Landlock",
         "seatbelt": "upskill.sandboxes.seatbelt:Seatbelt",
-        "none": "upskill.sandboxes.landlock:NoSandbox",
+        "none": "upskill.sandboxes.none:NoSandbox",
     },
 )
 # Probed in this order. Kinds from other packages come after these, and `none` is never chosen.
-PREFERENCE = ("bubblewrap", "container", "landlock", "seatbelt")
+PREFERENCE = ("bubblewrap", "container", "seatbelt")
 
 POLL_SECONDS = 0.05
 PROBE_SECONDS = 120.0  # far more than it takes: a busy machine must not end up with a weaker kind

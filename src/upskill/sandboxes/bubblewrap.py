@@ -56,12 +56,11 @@ ETC_FILES = {
 }
 BIND = "--ro-bind"
 SUPERVISOR = Path(__file__).with_name("supervisor.sh")
-FAMILIES = (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
 
 
 @cache
 def system_call_filter() -> bytes:
-    return seccomp.pack_filter(seccomp.build_filter(families=FAMILIES))
+    return seccomp.pack_filter(seccomp.build_filter())
 
 
 @cache

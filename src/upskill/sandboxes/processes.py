@@ -73,27 +73,19 @@ def wrap_in_confine(
     environment: dict[str, str],
     limits: Limits,
     folder: Path,
-    *,
-    user: int | None = None,
-    landlock: dict[str, Any] | None = None,
-    program: bytes = b"",
 ) -> WrappedCommand:
     task = {
         "argv": argv,
         "environment": environment,
         "folder": str(folder),
-        "user": user,
         "parent": os.getpid(),
-        "landlock": landlock,
-        "filter": program.hex(),
         "limits": {
             "RLIMIT_CORE": 0,
             "RLIMIT_CPU": int(limits.cpu) + 2,
             "RLIMIT_FSIZE": limits.file_size,
             "RLIMIT_NOFILE": limits.open_files,
             # Counted for the user as a whole, so what already runs is added.
-            "RLIMIT_NPROC": limits.processes
-            + (0 if user is not None else _threads_of(os.getuid())),
+            "RLIMIT_NPROC": limits.processes + _threads_of(os.getuid()),
             # Counts memory that is only reserved, too; the memory in use is checked from outside.
             **(
                 {}
@@ -251,13 +243,6 @@ GRACE_SECONDS = 30.0 if HAS_PROC else 5.0
 Wrap = Callable[[list[str], dict[str, str], Limits, Path], WrappedCommand]
 
 
-def check_setup(kind: str, setup: Setup) -> None:
-    if setup.gpu:
-        raise SandboxError(f"{kind} cannot provide a GPU", "Use bubblewrap or a container.")
-    if any(target != os.fspath(path.resolve()) for target, path in setup.readonly_mounts.items()):
-        raise SandboxError(f"{kind} can mount files only at their own path")
-
-
 async def supervise(
     process: asyncio.subprocess.Process,
     command: PreparedCommand,
@@ -297,7 +282,7 @@ async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
 
 
 class ProcessSandbox(FolderSandbox):
-    def __init__(self, kind: str, setup: Setup, wrap: Wrap, *, user: int | None = None) -> None:
+    def __init__(self, kind: str, setup: Setup, wrap: Wrap) -> None:
         super().__init__(setup)
         self.kind = kind
         self.shell = (shutil.which("bash") or "/bin/sh", "-c")
@@ -309,12 +294,10 @@ class ProcessSandbox(FolderSandbox):
         try:
             for name in ("workspace", "home", "tmp"):
                 (self._root / name).mkdir(mode=0o755)
-                if user is not None:
-                    os.chown(self._root / name, user, user)
             self._root.chmod(0o755)
             for folder in (self.workspace, self.home):
                 descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                self._folders[folder] = Folder(descriptor, folder, user)
+                self._folders[folder] = Folder(descriptor, folder)
             self._write_setup_files()
             if setup.proxy_port is not None:
                 self.proxy_socket = socket()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import Limits, SandboxBackend, Setup
-from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, check_setup, wrap_in_shell
+from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, wrap_in_shell
 
 PROGRAM = "/usr/bin/sandbox-exec"
 PROFILE = """(version 1)
@@ -45,7 +45,11 @@ class Seatbelt(SandboxBackend):
         return f"sandbox-exec on macOS {platform.mac_ver()[0]}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
-        check_setup("seatbelt", setup)
+        if setup.gpu:
+            raise SandboxError("seatbelt cannot provide a GPU", "Use bubblewrap or a container.")
+        for target, path in setup.readonly_mounts.items():
+            if target != os.fspath(path.resolve()):
+                raise SandboxError("seatbelt can mount files only at their own path")
 
         def wrap(
             argv: list[str], environment: dict[str, str], limits: Limits, root: Path

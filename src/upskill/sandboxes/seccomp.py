@@ -106,31 +106,6 @@ ABSENT: dict[str, tuple[int | None, int | None]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-# Changing a file by its path alone, which Landlock does not cover.
-BY_PATH: dict[str, tuple[int | None, int | None]] = {
-    "chmod": (90, None),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "chown": (92, None),
-    "lchown": (94, None),
-    "fchownat": (260, 54),
-    "utime": (132, None),
-    "utimes": (235, None),
-    "futimesat": (261, None),
-    "setxattr": (188, 5),
-    "lsetxattr": (189, 6),
-    "removexattr": (197, 14),
-    "lremovexattr": (198, 15),
-}
-UTIMENSAT = (280, 88)
-# Memory, semaphores and messages shared by a number, where there is no namespace for them.
-SHARED_BY_NUMBER: dict[str, tuple[int | None, int | None]] = {
-    "shmget": (29, 194),
-    "shmat": (30, 196),
-    "semget": (64, 190),
-    "msgget": (68, 186),
-    "mq_open": (240, 180),
-}
 CLONE = (56, 220)
 SOCKET = (41, 198)
 IOCTL = (16, 29)
@@ -154,10 +129,10 @@ PERSONALITIES = (
 )  # 32-bit names, and a fixed layout for debuggers
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
-STREAM = 1
+FAMILIES = (UNIX, INET, INET6)  # of sockets that can be made
 
 # Instructions: load a word, compare, return. See linux/filter.h and linux/seccomp.h.
-LOAD, EQUAL, GREATER, ANY_BIT, AND, RETURN = 0x20, 0x15, 0x25, 0x45, 0x54, 0x06
+LOAD, EQUAL, GREATER, ANY_BIT, RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
 
@@ -190,19 +165,8 @@ def _if_one_of(values: Sequence[int], answer: int, otherwise: int) -> list[Instr
     return [*tests, _return(otherwise), _return(answer)]
 
 
-def build_filter(
-    *,
-    families: tuple[int, ...],
-    streams_only: bool = False,
-    namespaces: bool = True,
-    by_path: bool = True,
-    machine: str = "",
-) -> list[Instruction]:
-    """The filter for this machine. `families` are the address families of sockets that can be made.
-
-    Without `namespaces` of its own a student gets nothing that is shared by number, and without `by_path` no file is
-    changed by its path alone.
-    """
+def build_filter(machine: str = "") -> list[Instruction]:
+    """The filter for this machine."""
     architecture, column = architecture_of(machine or platform.machine())
     refused, absent = ERRNO | errno.EPERM, ERRNO | errno.ENOSYS
     lines: list[Instruction] = [
@@ -213,22 +177,7 @@ def build_filter(
         (GREATER, 0, 1, NEWEST),
         _return(absent),
     ]
-    tables = [(REFUSED, refused), (ABSENT, absent)]
-    if not namespaces:
-        tables.append((SHARED_BY_NUMBER, absent))
-    if not by_path:
-        tables.append((BY_PATH, refused))
-        # With no path it means an open file, which is how `touch` does it.
-        body = [
-            _low(1),
-            (EQUAL, 0, 3, 0),
-            _high(1),
-            (EQUAL, 0, 1, 0),
-            _return(ALLOW),
-            _return(refused),
-        ]
-        lines += _for_call(UTIMENSAT[column], body)
-    for table, answer in tables:
+    for table, answer in ((REFUSED, refused), (ABSENT, absent)):
         for numbers in table.values():
             lines += _for_call(numbers[column], [_return(answer)])
     lines += _for_call(
@@ -255,24 +204,15 @@ def build_filter(
     lines += _for_call(
         PERSONALITY[column], [_low(0), *_if_one_of(PERSONALITIES, ALLOW, ERRNO | errno.EPERM)]
     )
-    lines += _for_call(SOCKET[column], _socket(families, streams_only=streams_only))
+    lines += _for_call(SOCKET[column], _socket())
     return [*lines, _return(ALLOW)]
 
 
-def _socket(families: tuple[int, ...], *, streams_only: bool) -> list[Instruction]:
-    lines: list[Instruction] = []
-    if NETLINK in families:  # addresses and routes of the own namespace: protocol 0
-        body = [_low(2), *_if_one_of([0], ALLOW, ERRNO | errno.EPROTONOSUPPORT)]
-        lines += [_low(0), (EQUAL, 0, len(body), NETLINK), *body]
-    if streams_only:
-        lines += [
-            _low(1),
-            (AND, 0, 0, 0xF),
-            (EQUAL, 1, 0, STREAM),
-            _return(ERRNO | errno.EPROTONOSUPPORT),
-        ]
-    plain = [family for family in families if family != NETLINK]
-    return [*lines, _low(0), *_if_one_of(plain, ALLOW, ERRNO | errno.EAFNOSUPPORT)]
+def _socket() -> list[Instruction]:
+    # Addresses and routes of the own namespace: protocol 0.
+    body = [_low(2), *_if_one_of([0], ALLOW, ERRNO | errno.EPROTONOSUPPORT)]
+    lines: list[Instruction] = [_low(0), (EQUAL, 0, len(body), NETLINK), *body]
+    return [*lines, _low(0), *_if_one_of(FAMILIES, ALLOW, ERRNO | errno.EAFNOSUPPORT)]
 
 
 def architecture_of(machine: str) -> tuple[int, int]:

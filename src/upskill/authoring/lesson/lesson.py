@@ -129,7 +129,7 @@ def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozens
     return files, frozenset(runnable), list(dict.fromkeys(left_out))
 
 
-def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
+def open_agent(lesson: Lesson, keys: Mapping[str, str], sandbox: str = "") -> Agent:
     kind = AGENTS.load(lesson.agent)
     if not kind.needs_sandbox:
         raise UsageError(
@@ -139,7 +139,7 @@ def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
     # Our own loop gets another system prompt than students do; a program brings its own.
     agent: Agent = kind(read_prompt("teach"), says=True) if lesson.agent == "tools" else kind()
     if isinstance(agent, ExternalAgent):
-        agent.check(lesson.teacher, keys)
+        agent.check(lesson.teacher, keys, sandbox)
     return agent
 
 

@@ -97,7 +97,7 @@ class _Teaching(Generation):
             executable,
             options.check,
         )
-        open_agent(self.lesson, self.keys)
+        open_agent(self.lesson, self.keys, options.sandbox)
 
     async def learn(self, models: Models) -> None:
         path = self.folder / f"{self.lesson.name}.json" if self.folder and not self.fresh else None

@@ -403,7 +403,8 @@ def _sandbox() -> Row:
             error.hint,
         )
         return Row(CAN_I_RUN, "a sandbox", "missing", error.message, best)
-    return Row(CAN_I_RUN, "a sandbox", "ok", chosen.label)
+    detail = ": ".join(filter(None, (chosen.label, chosen.reduced)))
+    return Row(CAN_I_RUN, "a sandbox", "ok", detail)
 
 
 def _servers(servers: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:

@@ -138,7 +138,7 @@ class StudentOptions(CommonOptions):
     sandbox: str = option(
         "--sandbox",  # a flag and no setting: `none` has to be typed, not read from the file of a cloned project
         default="",
-        help="Where commands run: bubblewrap, container (docker or podman), landlock, seatbelt or none (default: the "
+        help="Where commands run: bubblewrap, container (docker or podman), seatbelt or none (default: the "
         "first that works here; `upskill doctor --sandbox` shows which).",
         metavar="KIND",
     )

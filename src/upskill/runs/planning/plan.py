@@ -522,7 +522,7 @@ def make_plan(
     _check_servers(suite, options, acting)
     if isinstance(agent := acting(), ExternalAgent):
         for address in addresses:
-            agent.check(address, keys)
+            agent.check(address, keys, options.sandbox)
     skills = [skill, *options.distractors]
     names = [each.name for each in skills]
     if twice := sorted({name for name in names if names.count(name) > 1}):
