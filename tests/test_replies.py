@@ -430,7 +430,7 @@ def test_replies_that_are_not_stored_are_missed_before_anything_is_written(
     assert (done.code, "no stored replies found for 8 trials" in done.err) == (2, True)
     assert "`upskill eval … --replay --fresh` records the run again from stored replies" in done.err
     assert not (home / "replies.gz").exists()
-    upskill("eval", skill, "-m", student, "--replay", "--fresh")
+    upskill("eval", skill, "-m", student, "--fresh")
     assert upskill("export", "last", "--replies", "replies.gz").code == 0
 
 

@@ -21,7 +21,6 @@ OLDER_NAMES = {
     "model": "teacher",
     "eval_model": "student",
     "test_gen_model": "test_writer",
-    "judge_model": "judge",
     "runs_dir": "store",
     "num_runs": "repeats",
     "max_parallel": "concurrency",

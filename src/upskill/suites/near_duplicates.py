@@ -137,13 +137,11 @@ def case_identity(case: Case) -> str:
 def shared_cases(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
     """By id and identity: the cases of `now` that asked the same before, or had the same id and the same checks."""
     asked = {hashes.partition("-")[0] for hashes in before.values()}
-    checks = {
-        case: hashes.partition("-")[2] for case, hashes in before.items()
-    }  # empty: by an earlier upskill
+    checks = {case: hashes.partition("-")[2] for case, hashes in before.items()}
     return {
         case
         for case, (ask, _, check) in ((case, hashes.partition("-")) for case, hashes in now.items())
-        if ask in asked or checks.get(case) in ("", check)
+        if ask in asked or checks.get(case) == check
     }
 
 

@@ -185,7 +185,7 @@ def _find(versions: list[Candidate], name: str) -> Candidate:
         known := next((each for each in versions if each.fingerprint.startswith(name)), None)
     ):
         return known
-    number = name.removeprefix("v").removeprefix("c")  # c1 is what v1 was called
+    number = name.removeprefix("v")
     if not number.isdigit() or not 1 <= int(number) <= len(versions):
         raise UsageError(f"no version named {name!r}", f"Versions are v1 to v{len(versions)}.")
     return versions[int(number) - 1]

@@ -291,19 +291,9 @@ class Plan:
     @cached_property
     def used_cases(self) -> frozenset[str]:
         """The cases that a search used to choose the skill: it may do worse on others."""
-        metadata = read_metadata(self.skill)
-        if used := dict_or_empty(metadata.get(USED_KEY)):
-            before = {case: str(identity) for case, identity in used.items()}
-            cases = shared_cases(
-                before, {case.id: case_identity(case) for case in self.suite.cases}
-            )
-        else:
-            # By an older upskill.
-            was_searched = metadata.get(USED_KEY) or metadata.get("evaluated_cases") in (
-                "fit",
-                "held-out",
-            )
-            cases = {case.id for case in self.suite.train if was_searched}
+        used = dict_or_empty(read_metadata(self.skill).get(USED_KEY))
+        before = {case: str(identity) for case, identity in used.items()}
+        cases = shared_cases(before, {case.id: case_identity(case) for case in self.suite.cases})
         first = {
             self.twins.get(case, case) for case in cases
         }  # a near-duplicate tells nothing else

@@ -46,11 +46,7 @@ class StoredSkill:
     def of(cls, skill: Skill) -> StoredSkill:
         meta = skill.read("skill_meta.json") or b""
         if len(meta) > MAX_META:  # what a verdict depends on
-            kept = {
-                name: value
-                for name, value in read_metadata(skill).items()
-                if name in (USED_KEY, "evaluated_cases")
-            }
+            kept = {name: value for name, value in read_metadata(skill).items() if name == USED_KEY}
             meta = compact({"metadata": kept}).encode()
         return cls(
             name=skill.name,
