@@ -452,8 +452,8 @@ def compare(
     if not count:
         return ""
     more = f", {unwritten:,} of them NaN" if unwritten else ""
-    tolerance = f"± {absolute:g} and {relative:g} of it"
-    return f"{count:,} of {len(got):,} elements are wrong{more}; element {example} ({tolerance})"
+    allowed = f"± {absolute:g} and {relative:g} of it"
+    return f"{count:,} of {len(got):,} elements are wrong{more}; element {example} ({allowed})"
 
 
 def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) -> str:
