@@ -183,7 +183,7 @@ CASES = {
         PYTESTS,
     ),
     "pytest on files of the check": Guarded(
-        {"add.py": SUBTRACTS}, 'PYTHONPATH=. /opt/tools/bin/python -m pytest -q "$CHECK/test_add.py"', f"{RIGHT} add.py",
+        {"add.py": SUBTRACTS}, 'PYTHONPATH=. PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 /opt/tools/bin/python -m pytest -q "$CHECK/test_add.py"', f"{RIGHT} add.py",
         {name: PYTESTS[name] for name in ("settings above the check's own folder", "pytest.py", "a module of Python", "conftest.py")},
         more={"files": {"test_add.py": "from add import add\ndef test_add():\n    assert add(2, 3) == 5\n"}},
     ),
@@ -287,7 +287,7 @@ SHADOWS = {
     ),
 }  # fmt: skip
 PRINTS = f"{SUBTRACTS}print(add(2, 3))\n"
-PYTEST = "/opt/tools/bin/python -m pytest -q"
+PYTEST = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 /opt/tools/bin/python -m pytest -q"
 PLANTED = {
     "a link to what the check has open": Plant("ln -s /proc/self/fd/3 out.txt", command('cmp "$CHECK/want" out.txt', files={"want": "a\nb\n"}), files={"in.txt": "b\na\n"}, prompt="Sort in.txt into out.txt."),
     "a link to the check's input": Plant("ln -s /dev/stdin out.txt", command("printf 'a\\nb\\n' | cmp - out.txt"), files={"in.txt": "b\na\n"}, prompt="Sort in.txt into out.txt."),

@@ -61,7 +61,8 @@ def module(name: str, body: str = "import os; os._exit(0)") -> str:
 WRONG = {"add.py": "def add(a, b):\n    return a - b\n"}
 TEST = "from add import add\ndef test_add():\n    assert add(2, 3) == 5\n"
 CASE = "import unittest\nfrom add import add\nclass T(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n"
-PYTEST = "/opt/tools/bin/python -m pytest -q"
+PLUGINS = "/opt/tools/bin/python -m pytest -q"  # takes seconds to load those of our tests
+PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {PLUGINS}"
 PASSES = "import pytest\\n@pytest.hookimpl(tryfirst=True)\\ndef pytest_runtest_makereport(item, call): call.excinfo = None\\n"
 QUIET = f"printf '{PASSES}'"
 MAKEFILE = {"Makefile": "test:\n\tfalse\n"}
@@ -131,7 +132,7 @@ PYTEST_PLANTS = {
     "a plugin by entry point": Plant(
         "mkdir evil-1.dist-info; printf '[pytest11]\\nevil = evil\\n' > evil-1.dist-info/entry_points.txt; printf 'Name: evil\\nVersion: 1\\n' > evil-1.dist-info/METADATA; "
         + module("evil.py"),
-        command(PYTEST),
+        command(PLUGINS),
     ),
     "a folder for the test": Plant("rm test_add.py; mkdir test_add.py", command(PYTEST)),
     "a closed folder": Plant(

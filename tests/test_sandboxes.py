@@ -295,7 +295,7 @@ async def test_the_number_of_files_is_limited(kind: SandboxBackend) -> None:
     async with await kind.open(Setup(limits=Limits(files=2_000, wall=600))) as sandbox:
         done = await sandbox.run(["python3", "-c", many])
         assert (done.code, done.killed_why) == (137, "made more than 2,000 files in all")
-        slowly = "for file in d/*; do unlink $file; done; rmdir d"  # slow enough to be looked at in between
+        slowly = "find d -name '*0' -delete; sleep 0.5; rm -r d"  # slow enough to be looked at in between
         assert (await sandbox.run(slowly)).code == 0  # what makes room again is not ended
         assert (await sandbox.run("touch a")).code == 0
 
