@@ -69,37 +69,16 @@ def export(upskill: Upskill, kind: str, place: str) -> Done:
     return done
 
 
-def test_pandas_and_duckdb_read_the_same_totals_from_every_table(
-    upskill: Upskill, run: dict[str, Any]
-) -> None:
+def test_csv_has_a_row_for_every_trial(upskill: Upskill, run: dict[str, Any]) -> None:
     assert "Wrote 32 trials to t.csv" in export(upskill, "csv", "t.csv").err
-    export(upskill, "parquet", "t.parquet")
-    export(upskill, "jsonl", "t.jsonl")
-    # Programs of their own: what they warn of is none of ours.
-    program = """
-import json, sys, duckdb, pandas
-sums = []
-for table in (pandas.read_csv("t.csv"), pandas.read_parquet("t.parquet"),
-              duckdb.sql("SELECT * FROM read_csv('t.csv')").df(), duckdb.sql("SELECT * FROM 't.parquet'").df()):
-    sums.append({
-        "rows": len(table), "tokens": int((table.input_tokens + table.output_tokens).sum()),
-        "cost": round(float(table.cost_usd.sum()), 6), "outcomes": table.outcome.value_counts().to_dict(),
-        "held_out": int(table.held_out.sum()), "seeds": sorted(map(int, table.seed.unique())),
-        "columns": list(table.columns), "prompts": sorted(table.prompt.unique()),
-        "authors": sorted(table.author.unique()),
-    })
-[(rows,)] = duckdb.sql("SELECT count(*) FROM read_json('t.jsonl')").fetchall()
-print(json.dumps([{"rows": rows}, *sums]))
-"""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
-    )
-    lines, first, *others = json.loads(done.stdout)
-    assert lines["rows"] == TRIALS
-    assert all(other == first for other in others)
-    assert (first["rows"], first["tokens"], first["seeds"]) == (TRIALS, spent(run), [3, 4])
-    assert first["outcomes"] == {"passed": 16, "failed": 12, "errored": 4}
-    assert (first["held_out"], first["authors"]) == (16, ["Ann", "people"])
+    with Path("t.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == TRIALS
+    assert sum(int(row["input_tokens"]) + int(row["output_tokens"]) for row in rows) == spent(run)
+    assert Counter(row["outcome"] for row in rows) == {"passed": 16, "failed": 12, "errored": 4}
+    assert Counter(row["held_out"] for row in rows) == {"true": 16, "false": 16}
+    assert {row["seed"] for row in rows} == {"3", "4"}
+    assert {row["author"] for row in rows} == {"Ann", "people"}
 
 
 @pytest.mark.parametrize("flags", [(), ("--redact",)])
@@ -150,27 +129,6 @@ def test_csv_holds_no_formula_and_no_control_character(
     assert run["run"] == rows[0]["run"]
 
 
-def test_jsonl_has_every_finding_and_every_step(upskill: Upskill, run: dict[str, Any]) -> None:
-    export(upskill, "jsonl", "t.jsonl")
-    rows = [json.loads(line) for line in Path("t.jsonl").read_text().splitlines()]
-    assert Counter(row["outcome"] for row in rows) == {"passed": 16, "failed": 12, "errored": 4}
-    assert sum(row["input_tokens"] + row["output_tokens"] for row in rows) == spent(run)
-    first = rows[0]
-    assert (first["tags"], first["author"], first["case"]) == (["polite", "=1+1"], "Ann", "greet-1")
-    assert [finding["check"] for finding in first["findings"]] == [
-        "contains",
-        "max_length",
-        "max_length",
-    ]
-    assert first["steps"] == [{"kind": "assistant", "text": "hello, friend", "status": "unknown"}]
-    assert {row["answer"] for row in rows if row["case"] == "greet-2"} == {
-        HOSTILE.replace("\ud83d", r"\ud83d")
-    }
-    assert {row["error"] for row in rows if row["outcome"] == "errored"} == {
-        f"asking scripted:{name}.json: the server is on fire" for name in ("one", "two")
-    }
-
-
 def test_junit_and_markdown_are_the_reports_of_the_run(
     upskill: Upskill, run: dict[str, Any], home: Path
 ) -> None:
@@ -197,11 +155,9 @@ def test_no_name_turns_the_text_of_a_markdown_file_around(upskill: Upskill, home
     model = write_script(home / "one\u202e\u2066.json")
     upskill("eval", write_skill(home / "greeting"), "-m", model)
     export(upskill, "markdown", "run.md")
-    export(upskill, "skill-creator", "workspace")
-    for file in (Path("run.md"), Path("workspace/iteration-1/benchmark.md")):
-        text = file.read_text()
-        assert not set("\u202e\u2066") & set(text)
-        assert r"one\x202e\x2066.json" in text
+    text = Path("run.md").read_text()
+    assert not set("\u202e\u2066") & set(text)
+    assert r"one\x202e\x2066.json" in text
 
 
 READ_LOGS = """
@@ -291,9 +247,7 @@ def test_inspect_reads_a_log_for_each_model_and_arm(
     assert {path.name: path.read_bytes() for path in Path("logs").iterdir()} == before
 
 
-def test_what_an_agent_did_is_in_the_logs_and_the_transcript(
-    upskill: Upskill, home: Path, read_logs: Logs
-) -> None:
+def test_what_an_agent_did_is_in_the_logs(upskill: Upskill, home: Path, read_logs: Logs) -> None:
     plan = make_plan(
         Skill.load(write_skill(home / "skills" / "greeting", cases=1)),
         None,
@@ -328,11 +282,6 @@ def test_what_an_agent_did_is_in_the_logs_and_the_transcript(
         ["I look first."],
         "turn",
     )
-    export(upskill, "skill-creator", "work")
-    place = Path("work/iteration-1/eval-0/with_skill/run-1")
-    assert "## 2. bash (error)" in (place / "transcript.md").read_text()
-    metrics = json.loads((place / "grading.json").read_text())["execution_metrics"]
-    assert (metrics["tool_calls"], metrics["errors_encountered"]) == ({"bash": 1}, 1)
     export(upskill, "upskill-runs", "tree")
     [batch] = Path("tree").glob("2*")
     stats = json.loads((batch / "run_2" / "run_result.json").read_text())["stats"]
@@ -355,70 +304,7 @@ def test_ids_that_would_lead_out_of_a_folder_and_arms_that_are_missing(
         export(upskill, kind, f"out/{kind}")
     [log] = read_logs("out/inspect")
     assert sorted(sample["id"] for sample in log["samples"]) == [f"{'a' * 60}-2", "etc-x-1"]
-    benchmark = json.loads(Path("out/skill-creator/iteration-1/benchmark.json").read_text())
-    assert list(benchmark["run_summary"]) == ["with_skill", "delta"]
-    assert {row["eval_name"] for row in benchmark["runs"]} == {"../../etc/x", "a" * 200}
     assert sorted(path.name for path in Path("out").iterdir()) == sorted(EXPORTS.table)
-
-
-def test_a_workspace_of_skill_creator_has_what_its_scripts_look_for(
-    upskill: Upskill, run: dict[str, Any]
-) -> None:
-    """As its `aggregate_benchmark.py` and `generate_review.py` read it, whether they are installed or not."""
-    export(upskill, "skill-creator", "work")
-    for model in run["models"]:
-        [workspace] = [
-            path
-            for path in Path("work").iterdir()
-            if model["model"].rpartition(":")[2] in path.name
-        ]
-        place = workspace / "iteration-1"
-        benchmark = json.loads((place / "benchmark.json").read_text())
-        assert benchmark["metadata"]["executor_model"] == model["model"]
-        found: dict[str, list[dict[str, Any]]] = {}
-        for folder in sorted(place.glob("eval-*")):
-            metadata = json.loads((folder / "eval_metadata.json").read_text())
-            assert metadata["eval_id"] == int(folder.name.split("-")[1])
-            for configuration in sorted(path for path in folder.iterdir() if path.is_dir()):
-                for each in sorted(configuration.glob("run-*")):
-                    assert (each / "outputs").is_dir()
-                    beside = json.loads(
-                        (each.parent / "eval_metadata.json").read_text()
-                    )  # where the viewer looks
-                    assert beside["prompt"].startswith("Please greet guest")
-                    if not (each / "grading.json").exists():
-                        assert (each / "outputs" / "error.txt").read_text().endswith("on fire")
-                        continue
-                    grading = json.loads((each / "grading.json").read_text())
-                    timing = json.loads((each / "timing.json").read_text())
-                    assert all(
-                        {"text", "passed", "evidence"} <= one.keys()
-                        for one in grading["expectations"]
-                    )
-                    assert grading["summary"]["total"] == len(grading["expectations"]) == 3
-                    assert "timing" not in grading  # or the script would not look for the tokens
-                    row = {
-                        "pass_rate": grading["summary"]["pass_rate"],
-                        "tokens": timing["total_tokens"],
-                    }
-                    found.setdefault(configuration.name, []).append(row)
-        assert list(found) == [
-            "with_skill",
-            "without_skill",
-        ]  # the first is compared with the second
-        assert (
-            len(benchmark["runs"]) == len(found["with_skill"]) + len(found["without_skill"]) == 14
-        )
-        for name, rows in found.items():
-            summary = benchmark["run_summary"][name]
-            for metric in ("pass_rate", "tokens"):
-                assert summary[metric]["mean"] == round(
-                    sum(row[metric] for row in rows) / len(rows), 4
-                )
-        assert {each["configuration"] for each in benchmark["runs"]} == set(found)
-        assert benchmark["run_summary"]["delta"]["pass_rate"] == "+0.25"
-        assert "with_skill 6 of 6, without_skill 2 of 8 trials" in benchmark["notes"][0]
-        assert "| pass rate |" in (place / "benchmark.md").read_text()
 
 
 def test_the_tree_of_upstream_has_a_run_for_each_pass_over_the_cases(
@@ -474,7 +360,7 @@ def test_nothing_is_replaced_but_an_earlier_export(
     for words, argv in (
         ("nothing to export", ()),
         ("no export format named 'cvs'", ("--format", "cvs")),
-        ("parquet is not a text format", ("--format", "parquet", "-o", "-")),
+        ("inspect is not a text format", ("--format", "inspect", "-o", "-")),
         ("-o needs --format", ("-o", "x", "--replies", "y")),
     ):
         done = upskill("export", "last", *argv)

@@ -390,10 +390,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
         f"export, {kind}": ("export", "last", "--format", kind, "-o", "-")
         for kind in ("junit", "markdown")
     },
-    **{
-        f"export, {kind}": ("export", "last", "--format", kind, "-o", "out")
-        for kind in ("skill-creator", "upskill-runs")
-    },
+    "export, upskill-runs": ("export", "last", "--format", "upskill-runs", "-o", "out"),
     **{
         f"eval, {kind}": ("--report", kind)
         for kind in ("terminal", "json", "markdown", "csv", "junit", "html")

@@ -224,12 +224,11 @@ def surfaces(upskill: Upskill, run: str) -> dict[str, str]:
         "show --json": json.dumps(upskill("show", run, "--json").json, ensure_ascii=False),
         "report": upskill("report", run, "-o", "-").out,
     }
-    for kind in ("csv", "jsonl", "junit", "markdown"):
+    for kind in ("csv", "junit", "markdown"):
         texts[kind] = upskill("export", run, "--format", kind, "-o", "-").out
-    for kind in ("skill-creator", "upskill-runs"):
-        assert upskill("export", run, "--format", kind, "-o", kind).code == 0
-        documents = [json.loads(path.read_text()) for path in Path(kind).rglob("*.json")]
-        texts[kind] = json.dumps(documents, ensure_ascii=False)
+    assert upskill("export", run, "--format", "upskill-runs", "-o", "tree").code == 0
+    documents = [json.loads(path.read_text()) for path in Path("tree").rglob("*.json")]
+    texts["upskill-runs"] = json.dumps(documents, ensure_ascii=False)
     for kind in ("forest", "bars", "pareto", "heat-map"):
         texts[kind] = upskill("plot", run, "--kind", kind, "-o", "-").out
     return {

@@ -31,11 +31,10 @@ _OURS = re.compile(
     rb'|<svg [^>]{0,300}class="up-picture"'
     rb"|\x89PNG.{33}tEXtSoftware\0upskill"
     rb"|.*\n  Read (?:[0-9,]+ more notes? and )?every answer: upskill show "  # what a terminal shows
-    rb"|PAR1.*upskill"
     rb"|PK\x03\x04.*upskill pack\Z",
     re.S,
 )
-MAX_READ = 16_384  # bytes of a file's beginning, and of its end, where Parquet says who wrote it
+MAX_READ = 16_384  # bytes of a file's beginning, and of its end, where an archive says who wrote it
 
 
 def open_private(path: str | Path, mode: str = "w") -> IO[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Mapping
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from upskill.plain import fields_of
 from upskill.runs.planning.plan import CheckFinding, Result
@@ -15,43 +15,42 @@ from upskill.suites import OWN_FACTS
 from upskill.verdicts.outcome import Outcome
 
 OUTCOMES = {True: "passed", False: "failed", None: "errored"}
-Kind = Literal["text", "whole", "number", "boolean"]
-COLUMNS: dict[str, Kind] = {
-    "run": "text",
-    "skill": "text",
-    "model": "text",
-    "case": "text",
-    "tags": "text",  # separated by commas
-    "held_out": "boolean",  # by the suite's split
-    "used_by_search": "boolean",  # to choose the skill: such a case cannot show that it helps
-    "author": "text",  # of the case
-    "arm": "text",
-    "seed": "whole",
-    "outcome": "text",  # passed, failed, errored
-    "cause": "text",  # of a failure: why no answer could pass
-    "error": "text",
-    "redraws": "whole",  # failed draws: calls repeated after the server may have started to answer
-    "checks_passed": "whole",
-    "checks": "whole",
-    "input_tokens": "whole",
-    "output_tokens": "whole",
-    "cached_tokens": "whole",
-    "reasoning_tokens": "whole",
-    "cost_usd": "number",  # empty: the price is not known
-    "judge_tokens": "whole",
-    "judge_cost_usd": "number",
-    "seconds": "number",
-    "turns": "whole",
-    "tool_calls": "whole",
-    "tool_errors": "whole",
-    "activated": "boolean",  # empty: the agent had no skill to open
-    "leak": "text",
-    "answered_by": "text",  # the model name in the provider's reply
-    "replayed": "text",  # the replies file; empty: the model was called
-    "prompt": "text",
-    "answer": "text",
-    "findings": "text",  # JSON
-}
+COLUMNS = (
+    "run",
+    "skill",
+    "model",
+    "case",
+    "tags",  # separated by commas
+    "held_out",  # by the suite's split
+    "used_by_search",  # to choose the skill: such a case cannot show that it helps
+    "author",  # of the case
+    "arm",
+    "seed",
+    "outcome",  # passed, failed, errored
+    "cause",  # of a failure: why no answer could pass
+    "error",
+    "redraws",  # failed draws: calls repeated after the server may have started to answer
+    "checks_passed",
+    "checks",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "cost_usd",  # empty: the price is not known
+    "judge_tokens",
+    "judge_cost_usd",
+    "seconds",
+    "turns",
+    "tool_calls",
+    "tool_errors",
+    "activated",  # empty: the agent had no skill to open
+    "leak",
+    "answered_by",  # the model name in the provider's reply
+    "replayed",  # the replies file; empty: the model was called
+    "prompt",
+    "answer",
+    "findings",  # JSON
+)
 
 
 def outcome_row(outcome: Outcome) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def command(run: str, output: str | None, redact: bool, force: bool, store: str 
     """
     with open_run(store, run) as (opened, stored):
         file = output or re.sub(r"[^\w.-]+", "-", stored.id) + ".html"
-        if file.endswith((".md", ".xml", ".json", ".jsonl", ".csv", ".parquet")):
+        if file.endswith((".md", ".xml", ".json", ".csv")):
             hint = f"For other formats: upskill export {run} --format KIND"
             raise UsageError(f"{file}: `upskill report` writes HTML", hint)
         if file != "-":

@@ -2,10 +2,8 @@
 
 Kinds:
 
-- `csv`, `jsonl`: one row per trial; `junit`, `markdown`: the reports of these names (`text_files`)
-- `parquet`: one row per trial, with types
+- `csv`: one row per trial; `junit`, `markdown`: the reports of these names (`text_files`)
 - `inspect`: logs of inspect_ai, one per model and arm
-- `skill-creator`: a workspace of Anthropic's skill-creator (`skill_creator`)
 - `upskill-runs`: the tree of Hugging Face's upskill (`upskill_runs`)
 
 A kind is a `FileExport` or a `FolderExport`, and one row of `EXPORTS`; from another package, an entry point in the
@@ -36,12 +34,9 @@ EXPORTS = Registry(
     "upskill.exports",
     {
         "csv": "upskill.reports.exports.text_files:CSV",
-        "jsonl": "upskill.reports.exports.text_files:JSONL",
-        "parquet": "upskill.reports.exports.parquet:EXPORT",
         "junit": "upskill.reports.exports.text_files:JUNIT",
         "markdown": "upskill.reports.exports.text_files:MARKDOWN",
         "inspect": "upskill.reports.exports.inspect:EXPORT",
-        "skill-creator": "upskill.reports.exports.skill_creator:EXPORT",
         "upskill-runs": "upskill.reports.exports.upskill_runs:EXPORT",
     },
 )
@@ -79,7 +74,7 @@ class StoredRun:
     def check_finished(self) -> None:
         """UsageError if sums by arm would reveal how the arms differ before all trials have run."""
         for model, so_far in self.unfinished.items():
-            hint = "Run the same eval command to continue it. The csv and jsonl formats have the trials so far."
+            hint = "Run the same eval command to continue it. The csv format has the trials so far."
             raise UsageError(
                 f"{self.run.id}: {model} is {so_far}, so there are no totals yet, with or without the skill",
                 hint,

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
-from dataclasses import asdict
 from functools import partial
 from typing import BinaryIO
 
 from upskill.reports import REPORTS, Report, ReportContext
-from upskill.reports.exports import FileExport, StoredRun, clean
+from upskill.reports.exports import FileExport, StoredRun
 from upskill.reports.trial_rows import COLUMNS, trial_row
 
 # What a spreadsheet would run as a formula.
@@ -37,22 +35,6 @@ def _cell(value: object) -> object:
     return f"'{plain}" if value.startswith(FORMULA) else plain
 
 
-def _write_jsonl(run: StoredRun, stream: BinaryIO) -> None:
-    for result in run.results():
-        row = trial_row(run.run, result, run.used_cases)
-        case = run.cases.get(result.trial.case)
-        row["tags"] = list(case.tags) if case else []
-        row["findings"] = json.loads(row["findings"])
-        steps = [asdict(step) for step in (result.trace.steps if result.trace else ())]
-        row["steps"] = [
-            {name: value for name, value in step.items() if value not in ("", {}, None)}
-            for step in steps
-        ]
-        if result.traceback:
-            row["traceback"] = result.traceback
-        stream.write(json.dumps(clean(row), ensure_ascii=False, allow_nan=False).encode() + b"\n")
-
-
 def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy comes with it
 
@@ -63,6 +45,5 @@ def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
 
 
 CSV = FileExport(_write_csv, ".csv")
-JSONL = FileExport(_write_jsonl, ".jsonl")
 JUNIT = FileExport(partial(_write_report, "junit"), ".xml")
 MARKDOWN = FileExport(partial(_write_report, "markdown"), ".md", has_answers=False)
