@@ -648,9 +648,18 @@ def stored(upskill: Upskill, skill: Path, home: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("stored")
-def test_plot_without_a_run_lists_the_runs(upskill: Upskill) -> None:
+def test_plot_is_runs_by_its_old_name(upskill: Upskill) -> None:
     assert upskill("plot") == upskill("runs")
+    for flags in (
+        ("-s", "skill", "-m", "scripted:model.yaml"),
+        ("--skill", "sailor", "--model", "scripted:other.yaml", "--metric", "tokens"),
+        ("--metric", "success", "--csv", "-"),
+    ):
+        assert upskill("plot", *flags) == upskill("runs", *flags)
     assert "other" not in upskill("plot", "-m", "scripted:model.yaml").out
+    done = upskill("plot", "last", "-o", "lift.svg")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "To draw one: upskill export last --format svg" in done.err
 
 
 def test_runs_can_show_tokens(upskill: Upskill, stored: list[str]) -> None:

@@ -79,7 +79,7 @@ def normal(text: str) -> str:
 FOUND = (
     r"a student|a teacher|an agent|a sandbox|on a GPU|compile CUDA kernels|run CUDA kernels|upskill|local \w+"
     r"|local:[\w.-]+|server \w[\w.]+"
-    r"|bridge pydantic-ai|MCP servers|PDF, HTML, Word|pictures as PNG|PostgreSQL store|trials on Ray"
+    r"|bridge pydantic-ai|MCP servers|PDF, HTML, Word|PostgreSQL store|trials on Ray"
 )
 
 

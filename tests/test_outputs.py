@@ -27,17 +27,15 @@ RULES = [
 PROMPT = "Greet me. The password is kittiwake9!"
 FILES = {
     "report.html": ("report", "last", "-o"),
-    "lift.svg": ("plot", "last", "-o"),
-    "lift.png": ("plot", "last", "-o"),
     "replies.jsonl.gz": ("export", "last", "--replies"),
     "runs.csv": ("runs", "--csv"),
     "feedback.json": ("feedback", "last", "-o"),
     **{
         f"export.{kind}": ("export", "last", "--format", kind, "-o")
-        for kind in ("csv", "junit", "markdown")
+        for kind in ("csv", "junit", "markdown", "svg")
     },
 }
-FOLDERS = ("inspect", "upskill-runs")
+FOLDERS = ("inspect", "svg", "upskill-runs")
 REPORTS = ("json", "csv", "junit", "markdown", "html", "terminal")
 
 
@@ -211,7 +209,7 @@ def test_a_device_is_written_to_and_a_full_disk_is_a_message(
     upskill: Upskill, run: tuple[object, ...]
 ) -> None:
     for file, command in FILES.items():
-        if file.startswith("lift"):
+        if file == "export.svg":
             continue  # is told by its ending
         assert upskill(*command, "/dev/null").code == 0, file
         done = upskill(*command, "/dev/full")
@@ -227,7 +225,6 @@ LINES = (
     ("runs", "--json"),
     ("show", "last"),
     ("report", "last", "-o", "-"),
-    ("plot", "last", "-o", "-"),
     ("export", "last", "--format", "csv", "-o", "-"),
     ("eval", "greeting", "-m", "scripted:student.json"),
     ("--help",),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
-import struct
-import sys
 import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
@@ -18,10 +15,9 @@ from browser import Browser
 from conftest import Upskill, write_script, write_skill
 from upskill.reports import pictures
 from upskill.reports.numbers import percent
-from upskill.reports.pictures import Cells, PictureOptions, Theme, png, style
+from upskill.reports.pictures import PictureOptions, style
+from upskill.reports.pictures.colors import DARK, LIGHT
 from upskill.reports.pictures.svg import clean, shorten, text_width
-from upskill.reports.pictures.themes import DARK, LIGHT
-from upskill.verdicts.outcome import Outcome
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
@@ -101,51 +97,26 @@ def made_up(
     return {"run": "r", "skill": {"name": "kernel-builder"}, "models": rows}
 
 
-def some_cells(document: dict[str, Any], cases: list[str], runs: int = 1) -> Cells:
-    """Most of the cells; some errored, some were never run."""
-    draw = random.Random(1)
-    cells: dict[tuple[str, str, str], tuple[int, int, int]] = {}
-    models: list[str] = [row["model"] for row in document["models"]]
-    for case, model_name, name in itertools.product(cases, models, ("baseline", "skill")):
-        if draw.random() < 0.03:
-            continue
-        passed = sum(draw.random() < (0.2 if name == "baseline" else 0.8) for _ in range(runs))
-        errored = draw.random() < 0.03
-        cells[case, model_name, name] = (0, 0, runs) if errored else (passed, runs - passed, 0)
-    return cells
-
-
-def every_kind(document: dict[str, Any], cells: Cells, options: PictureOptions) -> dict[str, str]:
+def every_kind(document: dict[str, Any], options: PictureOptions) -> dict[str, str]:
     return {
         "forest": pictures.lift_forest(document, options),
         "bars": pictures.pass_rates(document, options),
         "pareto": pictures.pareto(document, options),
         "tokens": pictures.pareto(document, options, by="tokens"),
-        "heat-map": pictures.heat_map(document, cells, options),
     }
 
 
 @cache
 def crowds() -> dict[str, str]:
-    """Pictures of few and many models and cases, with names of every sort, wide and narrow."""
+    """Pictures of few and many models, with names of every sort, wide and narrow."""
     found: dict[str, str] = {}
-    for models, cases, runs, names in (
-        (1, 1, 1, None),
-        (3, 48, 1, None),
-        (11, 70, 3, HOSTILE),
-        (40, 300, 1, None),
-    ):
+    for models, names in ((1, None), (3, None), (11, HOSTILE), (40, None)):
         document = made_up(models, names=names, priced=models != 3)
-        ids = [
-            f"{HOSTILE[number % len(HOSTILE)] if names else 'case'}-{number}"
-            for number in range(cases)
-        ]
-        cells = some_cells(document, ids, runs)
         for width in (310, 720) if models != 3 else (310, 520, 720, 1600):
             options = PictureOptions(
                 width=width, notes=["Not finished: 37 of 96 trials are scored."]
             )
-            for kind, svg in every_kind(document, cells, options).items():
+            for kind, svg in every_kind(document, options).items():
                 found[f"{kind}, {models} models, {width} px"] = svg
     return found
 
@@ -216,10 +187,8 @@ def test_the_picture_of_one_model_uses_its_width_and_hides_nothing() -> None:
         "skill": {"name": "tern"},
         "models": [model("local", arm(0, 12), arm(11, 1), lift=0.92)],
     }
-    cells = {("case-1", "local", "baseline"): (0, 1, 0), ("case-1", "local", "skill"): (1, 0, 0)}
     drawn = {
-        kind: ET.fromstring(svg)
-        for kind, svg in every_kind(document, cells, PictureOptions()).items()
+        kind: ET.fromstring(svg) for kind, svg in every_kind(document, PictureOptions()).items()
     }
     (lift,) = (each for each in texts(drawn["bars"]) if said(each) == "+92 points")
     bars = [
@@ -228,10 +197,6 @@ def test_the_picture_of_one_model_uses_its_width_and_hides_nothing() -> None:
     assert sum(box_of(lift)[::2]) < float(bars[-1].attrib["x"])  # the first is of the legend
     assert {"1", "1 local"}.isdisjoint(map(said, texts(drawn["tokens"])))
     assert "local" in map(said, texts(drawn["tokens"]))
-    rects = [
-        each for each in drawn["heat-map"].iter(f"{SVG}rect") if "heat-" in each.get("class", "")
-    ]
-    assert max(float(each.attrib["x"]) + float(each.attrib["width"]) for each in rects) > 700
 
 
 def test_a_real_browser_finds_no_text_that_is_cut_off_or_overlaps_another(browser: Browser) -> None:
@@ -275,7 +240,6 @@ def test_names_of_others_are_text_and_nothing_else() -> None:
             "path",
             "circle",
             "polygon",
-            "g",
         }, name
         assert not re.search(
             "[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\ud800-\udfff\ufffe\uffff]", svg
@@ -305,7 +269,7 @@ def shown(svg: str) -> str:
 
 def test_every_value_is_printed_as_the_document_has_it() -> None:
     document = made_up(9)
-    drawn = {kind: shown(svg) for kind, svg in every_kind(document, {}, PictureOptions()).items()}
+    drawn = {kind: shown(svg) for kind, svg in every_kind(document, PictureOptions()).items()}
     for row in document["models"]:
         if row["lift"] is not None:
             low, high = (row["lift"] if end is None else end for end in row["interval"])
@@ -341,10 +305,8 @@ LONG = [
 @pytest.mark.parametrize("names", LONG)
 def test_no_two_names_look_alike_however_narrow_the_picture(names: list[str]) -> None:
     document = made_up(12, names=names)
-    cells = some_cells(document, [f"case-{name}" for name in names])
     drawn = [
-        (width, every_kind(document, cells, PictureOptions(width=width)))
-        for width in (310, 390, 720)
+        (width, every_kind(document, PictureOptions(width=width))) for width in (310, 390, 720)
     ]
     for width, kind, svg in [
         (width, kind, svg) for width, kinds in drawn for kind, svg in kinds.items()
@@ -379,9 +341,7 @@ def test_errors_are_why_there_is_no_decision_in_a_forest_too() -> None:
 
 def test_pictures_of_two_skills_say_so() -> None:
     document = made_up(3)
-    for kind, svg in every_kind(
-        document, some_cells(document, ["a"]), PictureOptions(has_reference=True)
-    ).items():
+    for kind, svg in every_kind(document, PictureOptions(has_reference=True)).items():
         drawn = shown(svg)
         assert "reference skill" in drawn, kind
         assert "this skill" in drawn, kind
@@ -452,59 +412,17 @@ def test_the_front_is_the_one_of_the_document(upskill: Upskill, home: Path) -> N
     assert f"On the front, cheapest first: {', '.join(front)}." in described
 
 
-def test_a_heat_map_of_any_size_stays_one_that_can_be_read() -> None:
-    document = made_up(20)
-    cells = some_cells(document, [f"case-{number}" for number in range(1000)], 3)
-    svg = pictures.heat_map(document, cells, PictureOptions(width=320))
-    assert len(svg) < 400_000
-    assert float(ET.fromstring(svg).attrib["height"]) < 6_000
-    document = made_up(3)
-    alike = {
-        (f"case-{number}", "model-0", "skill"): (number % 2, 1 - number % 2, 0)
-        for number in range(2000)
-    }
-    drawn = shown(pictures.heat_map(document, alike))
-    assert drawn.count("1,000 cases") == 2
-    assert "2,000 cases" in drawn
-    few = [f"case-{number}" for number in range(60)]
-    drawn = shown(pictures.heat_map(document, {}, cases=few)).splitlines()
-    assert [line for line in drawn if line.startswith("case-")] == few
-
-
-def test_a_cell_says_passed_failed_errored_missing_and_never_rounds_to_always() -> None:
-    outcomes = [
-        *(Outcome("m", "often", "skill", seed, seed > 0, 1, 1, None) for seed in range(300)),
-        Outcome("m", "broken", "skill", 0, None, 1, 1, None),
-        Outcome("m", "retried", "skill", 0, None, 1, 1, None),
-        Outcome("m", "retried", "skill", 0, True, 1, 1, None),
-        Outcome("m", "never", "skill", 0, False, 1, 1, None),
-    ]
-    document = {"skill": {"name": "s"}, "models": [model("m", arm(0, 0), arm(1, 1))]}
-    svg = pictures.heat_map(document, pictures.cells_of(outcomes), cases=["not-run"])
-    rows = [
-        [said(each) for each in group.iter(f"{SVG}text")]
-        for group in ET.fromstring(svg).iter(f"{SVG}g")
-    ]
-    assert dict(rows) == {
-        "not-run": "–",
-        "often": "99",
-        "broken": "err",
-        "retried": "100",
-        "never": "0",
-    }
-
-
 def test_numbers_that_mean_nothing_say_so() -> None:
     document = {
         "skill": {"name": "s"},
         "models": [model("m", arm(1, 1), arm(1, 1), reason="isolation")],
     }
-    for kind, svg in every_kind(document, {}, PictureOptions()).items():
+    for kind, svg in every_kind(document, PictureOptions()).items():
         assert "INVALID" in shown(svg), kind
 
 
 def test_pictures_of_no_model_at_all_are_still_pictures() -> None:
-    for svg in every_kind({"skill": {"name": "s"}, "models": []}, {}, PictureOptions()).values():
+    for svg in every_kind({"skill": {"name": "s"}, "models": []}, PictureOptions()).values():
         assert ET.fromstring(svg).tag == f"{SVG}svg"
 
 
@@ -536,17 +454,8 @@ def test_text_and_signs_stand_out_for_everybody(theme: dict[str, str]) -> None:
         assert contrast(theme[sign], theme["paper"]) >= 3, sign
 
 
-def test_each_theme_has_its_colours_and_auto_has_both() -> None:
+def test_a_picture_has_the_colors_of_light_and_dark() -> None:
     document = made_up(1)
-    themes: list[tuple[Theme, dict[str, str], dict[str, str]]] = [
-        ("light", LIGHT, DARK),
-        ("dark", DARK, LIGHT),
-    ]
-    for theme, wanted, unwanted in themes:
-        svg = pictures.lift_forest(document, PictureOptions(theme=theme))
-        assert wanted["ink"] in svg
-        assert unwanted["ink"] not in svg
-        assert "var(" not in svg
     svg = pictures.lift_forest(document)
     assert {LIGHT["ink"], DARK["ink"]} <= set(re.findall("#[0-9a-f]{6}", svg))
     assert "prefers-color-scheme" in svg
@@ -558,7 +467,7 @@ def test_each_theme_has_its_colours_and_auto_has_both() -> None:
             r"up-[\w-]+", " ".join(re.findall(r'class="([^"]*)"', "".join(crowds().values())))
         )
     )
-    assert used - {"up-row"} <= set(re.findall(r"\.(up-[\w-]+)", style()))
+    assert used <= set(re.findall(r"\.(up-[\w-]+)", style()))
 
 
 # Texts.
@@ -574,7 +483,7 @@ def test_a_long_name_keeps_both_ends_and_no_part_of_a_character() -> None:
     assert clean("Z" + "\u0301" * 50).count("\u0301") <= 2
 
 
-# The command.
+# The commands.
 
 
 @pytest.fixture
@@ -593,97 +502,53 @@ def run(upskill: Upskill, home: Path) -> dict[str, Any]:
     ).json
 
 
-def test_plot_draws_what_the_file_is_called_or_the_flags_say(
+def test_export_draws_what_the_file_is_called(
     upskill: Upskill, run: dict[str, Any], home: Path
 ) -> None:
     for name, kind, words in (
         ("lift.svg", "forest", "helps: +100 (+55 to +100), 12 pairs"),
         ("pass-rates.svg", "bars", "100% (12/12)"),
-        ("pareto.svg", "pareto", "0% at $0.0010 → 100% at $0.0020"),
-        ("cases.svg", "heat-map", "greet-12"),
+        ("tokens.svg", "pareto", "0% at 23 tokens → 100% at 63 tokens"),
+        ("cost.svg", "pareto", "0% at $0.0010 → 100% at $0.0020"),
         ("picture.svg", "forest", "scripted:dull.yaml"),
     ):
-        done = upskill("plot", "last", "-o", name)
-        assert (done.code, done.out, done.err) == (0, "", f"Wrote {name}\n")
+        done = upskill("export", "last", "--format", "svg", "-o", name)
+        assert (done.code, done.out, done.err) == (0, "", f"Wrote 48 trials to {name}\n")
         svg = Path(name).read_text(encoding="utf-8")
         assert f"up-{kind}-" in svg
         assert words in shown(svg), name
-    assert upskill("plot", run["run"], "--kind", "forest", "-o", "-").out == Path(
-        "lift.svg"
-    ).read_text(encoding="utf-8")
-    tokens = upskill("plot", "last", "--kind", "pareto", "--by", "tokens", "-o", "-").out
-    assert "0% at 23 tokens → 100% at 63 tokens" in shown(tokens)
-    assert upskill("plot", "last", "--kind", "bars").err == f"Wrote {run['run']}-bars.svg\n"
-    assert upskill("plot", "last", "--kind", "all", "-o", "made/here").code == 0
-    kinds = ("bars", "forest", "heat-map", "pareto")
-    assert sorted(path.name for path in Path("made/here").iterdir()) == [
-        f"{run['run']}-{kind}.svg" for kind in kinds
-    ]
-    assert upskill("plot", "last", "--kind", "bars", "--kind", "pareto", "-o", "two.svg").code == 0
-    assert (Path("two-bars.svg").is_file(), Path("two-pareto.svg").is_file()) == (True, True)
-    svg = upskill(
-        "plot", "last", "-m", "scripted:dull.yaml", "--width", "400", "--theme", "dark", "-o", "-"
-    ).out
-    assert (ET.fromstring(svg).attrib["width"], "bright" in svg, LIGHT["ink"] in svg) == (
-        "424",
-        False,
-        False,
-    )
-
-
-def test_plot_draws_a_png_with_text(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
-    svg = ET.fromstring(upskill("plot", "last", "-o", "-").out)
-    for name, theme in (("lift.png", "auto"), ("dark.png", "dark")):
-        assert upskill("plot", "last", "-o", name, "--theme", theme).code == 0
-        head = Path(name).read_bytes()[:24]
-        assert head[:8] == b"\x89PNG\r\n\x1a\n"
-        size = (2 * int(svg.attrib["width"]), 2 * int(svg.attrib["height"]))
-        assert struct.unpack(">II", head[16:24]) == size
-    assert Path("lift.png").read_bytes() != Path("dark.png").read_bytes()
-    drawn = pictures.lift_forest(made_up(1), PictureOptions(theme="light"))
-    wordless = re.sub(r"<text.*?</text>", "", drawn)
-    assert len(png.to_png(drawn)) > 2 * len(png.to_png(wordless))
-
-
-def test_plot_says_what_is_missing_for_a_png(
-    upskill: Upskill, run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    png.find_font.cache_clear()
-    monkeypatch.setattr(
-        png, "FONTS", ()
-    )  # resvg draws any other name in a font that it knows, where there is one
-    done = upskill("plot", "last", "-o", "lift.png")
-    assert (done.code, "no font found" in done.err, ".svg" in done.err) == (2, True, True)
-    monkeypatch.setitem(sys.modules, "resvg_py", None)
-    done = upskill("plot", "last", "-o", "lift.png")
-    assert (done.code, "needs the `resvg_py` package" in done.err, "[png]" in done.err) == (
-        2,
-        True,
-        True,
-    )
-    assert not Path("lift.png").exists()
-    assert upskill("plot", "last", "-o", "lift.svg").code == 0
+    lift = Path("lift.svg").read_text(encoding="utf-8")
+    assert upskill("export", run["run"], "--format", "svg", "-o", "-").out == lift
+    assert upskill("export", "last", "--format", "svg").code == 0
+    assert Path(f"{run['run']}.svg").read_text(encoding="utf-8") == lift
+    done = upskill("report", "last", "-o", "page.svg")
+    assert (done.code, done.err) == (0, "Wrote page.svg\n")
+    assert Path("page.svg").read_text(encoding="utf-8") == lift
+    for _ in range(2):  # a folder of ours is replaced
+        assert upskill("export", "last", "--format", "svg", "-o", "made/here").code == 0
+    names = ["lift.svg", "pass-rates.svg", "tokens.svg"]
+    assert sorted(path.name for path in Path("made/here").glob("*.svg")) == names
+    for name in names:
+        assert (Path("made/here") / name).read_bytes() == Path(name).read_bytes()
 
 
 REFUSED = {
     "lift.gif: not a supported picture format": ("last", "-o", "lift.gif"),
     "no run named 'nothing'": ("nothing", "-o", "lift.svg"),
     "cannot be written": ("last", "-o", "a-file/lift.svg"),
-    "Did you mean 'scripted:dull.yaml'?": ("last", "-m", "scripted:dul.yaml", "-o", "lift.svg"),
-    "cannot all go to standard output": ("last", "--kind", "all", "-o", "-"),
-    "320<=x<=4000": ("last", "--width", "3"),
+    "a-file: not a folder": ("last", "-o", "a-file"),
 }
 
 
 @pytest.mark.usefixtures("run")
-def test_plot_refuses_what_it_cannot_draw(upskill: Upskill) -> None:
+def test_export_refuses_what_it_cannot_draw(upskill: Upskill) -> None:
     Path("a-file").write_text("not a folder", encoding="utf-8")
     for message, given in REFUSED.items():
-        done = upskill("plot", *given)
+        done = upskill("export", *given, "--format", "svg")
         assert (done.code, done.out, message in done.err) == (2, "", True), done.err
 
 
-def test_plot_tells_trials_that_are_missing_from_errors(upskill: Upskill, home: Path) -> None:
+def test_a_picture_tells_trials_that_are_missing_from_errors(upskill: Upskill, home: Path) -> None:
     folder = write_skill(home / "greeter", cases=12)
     rules = [{"system": "ahoy", "answer": "ahoy", "usage": {"input": 60, "output": 3, "cost": 0.1}}]
     dear = write_script(
@@ -695,10 +560,8 @@ def test_plot_tells_trials_that_are_missing_from_errors(upskill: Upskill, home: 
     ).json
     scored = halted["models"][0]["unfinished"]["trials"]
     assert 0 < scored < 24
-    for kind in ("forest", "heat-map"):
-        done = upskill("plot", "last", "--kind", kind, "-o", "-")
-        assert (done.code, f"Not finished: {scored} of 24 trials" in done.err) == (0, True)
-        assert f"Not finished: {scored} of 24 trials" in shown(done.out).replace("\n", " ")
+    draw = ("export", "last", "--format", "svg", "-o", "-")
+    assert f"Not finished: {scored} of 24 trials" in shown(upskill(*draw).out).replace("\n", " ")
     rules = [
         {"system": "ahoy", "answer": "ahoy"},
         {"when": "1", "error": "overloaded"},
@@ -706,10 +569,5 @@ def test_plot_tells_trials_that_are_missing_from_errors(upskill: Upskill, home: 
     ]
     document = upskill("eval", folder, "-m", write_script(home / "errs.yaml", rules), "--json").json
     errored = sum(document["models"][0][name]["errored"] for name in ("baseline", "skill"))
-    done = upskill("plot", "last", "-o", "-")
-    said_of = f"{errored} of 24 trials errored"
-    assert (said_of in done.err, said_of in shown(done.out), "Not finished" in done.err) == (
-        True,
-        True,
-        False,
-    )
+    drawn = shown(upskill(*draw).out)
+    assert (f"{errored} of 24 trials errored" in drawn, "Not finished" in drawn) == (True, False)

@@ -380,7 +380,7 @@ READING = (
     ("export", "last", "--replies", "replies.jsonl"),
     ("plan", "greeter", "-m", "scripted:student.yaml", "--json"),
     ("report", "last", "-o", "report.html"),
-    ("plot", "last", "-o", "lift.svg"),
+    ("export", "last", "--format", "svg", "-o", "-"),
     ("export", "last", "--format", "csv", "-o", "-"),
 )
 

@@ -229,8 +229,8 @@ def surfaces(upskill: Upskill, run: str) -> dict[str, str]:
     assert upskill("export", run, "--format", "upskill-runs", "-o", "tree").code == 0
     documents = [json.loads(path.read_text()) for path in Path("tree").rglob("*.json")]
     texts["upskill-runs"] = json.dumps(documents, ensure_ascii=False)
-    for kind in ("forest", "bars", "pareto", "heat-map"):
-        texts[kind] = upskill("plot", run, "--kind", kind, "-o", "-").out
+    assert upskill("export", run, "--format", "svg", "-o", "pictures").code == 0
+    texts |= {path.stem: path.read_text() for path in Path("pictures").glob("*.svg")}
     return {
         name: " ".join(unescape(text).replace("\\", "").split()) for name, text in texts.items()
     }

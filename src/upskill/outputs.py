@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 from upskill.errors import UsageError
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
-# How the files begin that `report`, `export`, `plot`, `runs`, `feedback`, `pack` and `eval --report` write.
+# How the files begin that `report`, `export`, `runs`, `feedback`, `pack` and `eval --report` write.
 _OURS = re.compile(
     rb"run,(?:created,)?skill,model,"  # CSV
     rb'|\{\s*"run": "[^"]+",.{0,1000}"skill": '  # JSON
@@ -29,7 +29,6 @@ _OURS = re.compile(
     rb"|### upskill: "  # Markdown
     rb'|<!doctype html>.{0,100}<meta name="generator" content="upskill"'
     rb'|<svg [^>]{0,300}class="up-picture"'
-    rb"|\x89PNG.{33}tEXtSoftware\0upskill"
     rb"|.*\n  Read (?:[0-9,]+ more notes? and )?every answer: upskill show "  # what a terminal shows
     rb"|PK\x03\x04.*upskill pack\Z",
     re.S,

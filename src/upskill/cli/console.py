@@ -142,14 +142,10 @@ def check_writable(path: str, *, force: bool = False) -> None:
     check_ours(path, force=force)
 
 
-def write_file(
-    path: str, content: str | bytes, *, overwrite: bool = True, private: bool = True
-) -> None:
+def write_file(path: str, content: str, *, overwrite: bool = True, private: bool = True) -> None:
     if not overwrite and os.path.lexists(path):
         raise UsageError(
             f"{path}: already exists", "Choose another file, or overwrite it with --force."
         )
     with whole_file(path, private=private) as stream:
-        stream.write(
-            content.encode(errors="backslashreplace") if isinstance(content, str) else content
-        )
+        stream.write(content.encode(errors="backslashreplace"))

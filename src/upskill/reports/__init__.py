@@ -21,7 +21,7 @@ Shared parts, and what other commands print:
 - `comparison`: two stored runs, case by case (`upskill compare`)
 - `generated`: a skill that was generated or taught
 - `live`: stored runs as pages in a browser (`upskill view`)
-- `pictures`: lift, pass rates, Pareto front and heat map as SVG
+- `pictures`: lift, pass rates and Pareto front as SVG
 - `gate`: the result of `upskill ci`, as Markdown and JUnit
 - `recheck`: the result of `upskill recheck`, as Markdown and a page
 - `distilled`: the result of `upskill distill`, and what each block of a skill is worth

@@ -56,7 +56,6 @@ EXTRAS = (
     ("bridge pydantic-ai", "pydantic_ai", "providers"),
     ("MCP servers", "mcp", "mcp"),
     ("PDF, HTML, Word", "pypdf", "documents"),
-    ("pictures as PNG", "resvg_py", "png"),
     ("PostgreSQL store", "psycopg", "postgres"),
     ("trials on Ray", "ray", "ray"),
 )

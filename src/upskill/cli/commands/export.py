@@ -65,7 +65,7 @@ def command(
     if output and not kind:
         raise UsageError("-o needs --format", "With --replies, the file follows that option.")
     export: Export | None = EXPORTS.load(kind) if kind else None
-    if export and output == "-" and not export.is_text:
+    if export and output == "-" and not isinstance(export, FileExport):
         raise UsageError(
             f"{kind} is not a text format, so it cannot be printed",
             "Choose a file or folder with -o.",

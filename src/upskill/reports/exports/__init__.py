@@ -3,6 +3,7 @@
 Kinds:
 
 - `csv`: one row per trial; `junit`, `markdown`: the reports of these names (`text_files`)
+- `svg`: pictures (`svg`)
 - `inspect`: logs of inspect_ai, one per model and arm
 - `upskill-runs`: the tree of Hugging Face's upskill (`upskill_runs`)
 
@@ -36,6 +37,7 @@ EXPORTS = Registry(
         "csv": "upskill.reports.exports.text_files:CSV",
         "junit": "upskill.reports.exports.text_files:JUNIT",
         "markdown": "upskill.reports.exports.text_files:MARKDOWN",
+        "svg": "upskill.reports.exports.svg:EXPORT",
         "inspect": "upskill.reports.exports.inspect:EXPORT",
         "upskill-runs": "upskill.reports.exports.upskill_runs:EXPORT",
     },
@@ -89,7 +91,6 @@ class StoredRun:
 class FileExport:
     write: Callable[[StoredRun, BinaryIO], None]
     ending: str
-    is_text: bool = True  # and may go to standard output
     has_answers: bool = True  # in full, and prompts
 
     def save(self, run: StoredRun, path: str | Path, *, force: bool = False) -> None:
@@ -102,7 +103,6 @@ class FileExport:
 class FolderExport:
     write: Callable[[StoredRun, Path], None]
     ending: str = ""
-    is_text: bool = False
     has_answers: bool = True
 
     def save(self, run: StoredRun, path: str | Path, *, force: bool = False) -> None:

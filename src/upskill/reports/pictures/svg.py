@@ -11,7 +11,7 @@ from typing import Any, Literal
 import regex
 
 from upskill.reports.numbers import percent
-from upskill.reports.pictures.themes import Theme, style
+from upskill.reports.pictures.colors import style
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import INVALID
 from upskill.verdicts.verdict import ISOLATION
@@ -59,10 +59,6 @@ MAX_LINES = 3  # of a title
 MAX_LINES_OF_NAME = 6  # of one that is told below
 Sign = Callable[[float, float], str]  # what is drawn around a place
 Anchor = Literal["start", "middle", "end"]
-DASHED: dict[str, dict[str, object]] = {  # cells without a value
-    "heat-none": {"stroke_dasharray": "2 2"},
-    "heat-error": {"stroke_dasharray": "2 2"},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +66,6 @@ class PictureOptions:
     """How a picture is drawn. For a narrower place, draw it again: text in a shrunken one is unreadable."""
 
     width: int = 720
-    theme: Theme = "auto"  # auto: follow the reader's system
     heading: bool = True  # off if the page around it has one
     style: bool = (
         True  # off if the page around it has `style()`, as its Content-Security-Policy may require
@@ -132,10 +127,10 @@ class Drawing:
         self.parts.append(element(tag, classes, content, **attributes))
 
     def label(
-        self, names: Iterable[object], room: float, size: float = TEXT, *, bold: bool = False
+        self, names: Iterable[object], room: float, *, bold: bool = False
     ) -> dict[str, Label]:
         """Each name, shortened to this width. Numbers are explained below."""
-        labels = label_all(names, room, size, bold=bold)
+        labels = label_all(names, room, bold=bold)
         self.numbered |= {label.shown: label.whole for label in labels.values() if label.numbered}
         return labels
 
@@ -221,7 +216,7 @@ class Drawing:
         width, height = self.width, math.ceil(self.height + 6)
         body = "".join(self.parts)
         name = f"up-{self.kind}-{hashlib.sha256(f'{width} {self.title} {body}'.encode()).hexdigest()[:8]}"
-        sheet = element("style", "", style(self.options.theme)) if self.options.style else ""
+        sheet = element("style", "", style()) if self.options.style else ""
         return element(
             "svg",
             "picture",
@@ -277,8 +272,7 @@ def mark(decision: str, x: float, y: float) -> str:
 
 
 def swatch(classes: str) -> Sign:
-    dashed = DASHED.get(classes, {})
-    return lambda x, y: element("rect", classes, x=x - 6, y=y - 5, width=12, height=11, **dashed)
+    return lambda x, y: element("rect", classes, x=x - 6, y=y - 5, width=12, height=11)
 
 
 def dot(classes: str) -> Sign:
@@ -417,16 +411,14 @@ class Label:
         return self.whole
 
 
-def label_all(
-    names: Iterable[object], width: float, size: float = TEXT, *, bold: bool = False
-) -> dict[str, Label]:
+def label_all(names: Iterable[object], width: float, *, bold: bool = False) -> dict[str, Label]:
     """Names of at most this width, cut in the middle if longer; numbered if two look alike."""
     known = list(dict.fromkeys(map(str, names)))
-    labels = {name: Label(name, shorten(name, width, size, bold=bold)) for name in known}
+    labels = {name: Label(name, shorten(name, width, bold=bold)) for name in known}
     if len({label.shown for label in labels.values()}) == len(labels):
         return labels
     return {
-        name: Label(name, shorten(f"{number} {name}", width, size, bold=bold), numbered=True)
+        name: Label(name, shorten(f"{number} {name}", width, bold=bold), numbered=True)
         for number, name in enumerate(known, 1)
     }
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-Theme = Literal["auto", "light", "dark"]
 FONTS = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif'
 
 # Arms have Okabe and Ito's colors, lighter on dark. Failed to passed is purple to green, which anyone can tell apart.
@@ -63,24 +62,20 @@ _RULES: dict[str, tuple[tuple[str, str], ...]] = {
     **{f"heat-{step}": (("fill", f"heat-{step}"),) for step in range(5)},
     "heat-ink": (("fill", "heat-ink"),),
     "halo": (("stroke", "paper"),),
-    "heat-none": (("fill", "paper"), ("stroke", "axis")),
-    "heat-error": (("fill", "paper"), ("stroke", "hurts")),
 }
 
 
-def style(theme: Theme = "auto") -> str:
-    """A page may set the colours itself, as `--up-ink`, `--up-skill` and so on."""
-    fixed = DARK if theme == "dark" else LIGHT
+def style() -> str:
+    """Light, or dark where the reader's system is. A page may set the colors itself, as `--up-ink` and so on."""
     rules = [
         f".up-picture{{font-family:{FONTS};font-variant-numeric:tabular-nums}}",
         ".up-halo{stroke-width:3px;stroke-linejoin:round;paint-order:stroke}",
+        f"@media (prefers-color-scheme:dark){{:root{{{custom_properties('dark')}}}}}",
     ]
-    if theme == "auto":  # plain colors first, for programs without var()
-        rules.append(f"@media (prefers-color-scheme:dark){{:root{{{custom_properties('dark')}}}}}")
     for name, paints in _RULES.items():
-        plain = ";".join(f"{what}:{fixed[colour]}" for what, colour in paints)
-        own = "".join(f";{what}:var(--up-{colour},{fixed[colour]})" for what, colour in paints)
-        rules.append(f".up-{name}{{{plain}{own if theme == 'auto' else ''}}}")
+        plain = ";".join(f"{what}:{LIGHT[color]}" for what, color in paints)  # without var()
+        own = ";".join(f"{what}:var(--up-{color},{LIGHT[color]})" for what, color in paints)
+        rules.append(f".up-{name}{{{plain};{own}}}")
     return "".join(rules)
 
 
