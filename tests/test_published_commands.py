@@ -171,6 +171,7 @@ LISTS = {
     "upskill runs --model haiku --metric tokens": "haiku",
     "upskill runs -d ./runs --csv ./results.csv": "results.csv",
     "upskill plot": "my-skill",
+    "upskill plot -s my-skill -m haiku --metric success --csv ./results.csv": "results.csv",
 }
 
 
