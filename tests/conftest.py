@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,25 @@ settings.load_profile("upskill")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Connections to SQLite that nobody has closed yet, with the test that opened each. Python notices those from 3.13 on.
+unclosed: dict[int, str] = {}
+_numbers = count()
+
+
+class _TrackedConnection(sqlite3.Connection):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._number = next(_numbers)
+        test = os.environ.get("PYTEST_CURRENT_TEST", "outside of tests")
+        unclosed[self._number] = f"{args[0]!r}, opened in {test}"
+
+    def close(self) -> None:
+        super().close()
+        unclosed.pop(self._number, None)
+
+
+sqlite3.connect = partial(sqlite3.connect, factory=_TrackedConnection)  # pyright: ignore[reportAttributeAccessIssue]
 
 REPOSITORY = Path(__file__).parent.parent
 BODY = """# Greeting
@@ -81,6 +104,16 @@ def read_check(line: object, where: str, *read: ReadText) -> SuiteCheck:
     """The one check that a line of a suite stands for."""
     (check,) = read_checks(line, where, *read)
     return check
+
+
+@pytest.fixture(scope="module", autouse=True)
+def everything_is_closed() -> Generator[None]:
+    """Whoever opens a connection or a file closes it."""
+    yield
+    gc.collect()  # a file that nobody closed is noticed when it is collected; pytest makes its warning an error
+    left = list(unclosed.values())
+    unclosed.clear()
+    assert not left, "SQLite connections that nobody closed"
 
 
 @pytest.fixture

@@ -165,7 +165,9 @@ class EvalOptions(MeasureOptions, CommandOptions):
             return None
         from upskill.models.cassette import Cassette  # noqa: PLC0415 - only where one is given
 
-        return Cassette(str(self.replay))
+        cassette = Cassette(str(self.replay))
+        click.get_current_context().call_on_close(cassette.close)
+        return cassette
 
     @property
     def report_files(self) -> list[tuple[str, str]]:

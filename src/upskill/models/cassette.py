@@ -89,6 +89,26 @@ class Cassette:
         self._content = hashlib.sha256()
         self._ended = False
         self.replies = 0
+        try:
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def digest(self) -> str:
+        """Of what it says, however it is packed."""
+        return self._content.hexdigest()[:16]
+
+    def _unreadable(self, why: str) -> UsageError:
+        return UsageError(
+            f"{self.path}: cannot be read as a replies file: {why}",
+            "`upskill export RUN --replies FILE` writes one. If this file is damaged, download it again.",
+        )
+
+    # Reading it.
+
+    def _read(self) -> None:
         lines = self._lines()
         try:
             first = next(lines, None)
@@ -96,7 +116,7 @@ class Cassette:
                 raise ValueError("the first line is not a header")
             if first.get("version") != VERSION:
                 raise UsageError(
-                    f"{path}: format version {first.get('version')!r} is not supported; expected {VERSION}",
+                    f"{self.path}: format version {first.get('version')!r} is not supported; expected {VERSION}",
                     "Update upskill.",
                 )
             self._read_header(first)
@@ -113,19 +133,6 @@ class Cassette:
             raise self._unreadable(f"it is damaged or cut off ({error})") from error
         if not self._ended:
             raise self._unreadable("the last line is missing")
-
-    @property
-    def digest(self) -> str:
-        """Of what it says, however it is packed."""
-        return self._content.hexdigest()[:16]
-
-    def _unreadable(self, why: str) -> UsageError:
-        return UsageError(
-            f"{self.path}: cannot be read as a replies file: {why}",
-            "`upskill export RUN --replies FILE` writes one. If this file is damaged, download it again.",
-        )
-
-    # Reading it.
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         unpacked = 0

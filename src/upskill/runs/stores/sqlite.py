@@ -55,8 +55,9 @@ class SqliteDatabase(Database):
                 if not self.path.exists():  # SQLite gives the files beside it the same rights
                     open_private(self.path, "ab").close()
             self._db = self._open(may_be_read_only=may_be_read_only)
-            # Readers have a connection of their own, so that looking something up never waits for a commit.
-            self._reader = self._connect() if self._is_file else self._db
+            with _close_on_error(self._db):
+                # Readers have a connection of their own, so that looking something up never waits for a commit.
+                self._reader = self._connect() if self._is_file else self._db
         except (sqlite3.Error, OSError) as error:
             if "malformed" in str(error):
                 raise _damaged(self.path, str(error)) from error
@@ -93,10 +94,11 @@ class SqliteDatabase(Database):
         has_no_log = not log.exists() or not log.stat().st_size
         uri = f"{self.path.resolve().as_uri()}?mode=ro{'&immutable=1' if has_no_log else ''}"
         copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        with closing(sqlite3.connect(uri, uri=True)) as db:
-            db.backup(copy)
-        _create_tables(copy, str(self.path))
-        copy.execute("PRAGMA query_only = ON")
+        with _close_on_error(copy):
+            with closing(sqlite3.connect(uri, uri=True)) as db:
+                db.backup(copy)
+            _create_tables(copy, str(self.path))
+            copy.execute("PRAGMA query_only = ON")
         self._is_file = False
         return copy
 
@@ -107,7 +109,7 @@ class SqliteDatabase(Database):
             check_same_thread=False,
             isolation_level=None,
         )
-        try:
+        with _close_on_error(db):
             _switch_to_wal(db)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA foreign_keys = ON")
@@ -115,9 +117,6 @@ class SqliteDatabase(Database):
             db.execute("PRAGMA cache_size = -16000")  # KiB
             db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages
             _create_tables(db, str(self.path))
-        except BaseException:
-            db.close()
-            raise
         return db
 
     def close(self) -> None:
@@ -277,6 +276,15 @@ def _transaction(db: sqlite3.Connection) -> Generator[None]:
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _close_on_error(db: sqlite3.Connection) -> Generator[None]:
+    try:
+        yield
+    except BaseException:
+        db.close()
         raise
 
 
