@@ -50,7 +50,7 @@ SILENT = (  # no command but such as look around
         "traces/messages/anthropic.json",
     ),
     "traces/chatgpt/conversations.json",
-    *("traces/copilot/events.jsonl", "traces/messages/lines.jsonl", "traces/otel/bridge.jsonl"),
+    *("traces/copilot/events.jsonl", "traces/messages/lines.jsonl"),
     *("traces/swe_agent/bell-calls.traj", "traces/swe_agent/demonstration.traj"),
 )
 SESSIONS = [

@@ -724,111 +724,6 @@ def test_what_cannot_be_an_id_or_a_field_of_ours_costs_one_case_at_most() -> Non
     assert "case 6 ('bad'): '../x' is not a path inside the workspace" in suite.warnings[0]
 
 
-# waza.
-
-
-def test_a_suite_of_waza_is_read_with_the_tasks_that_its_pattern_names(tmp_path: Path) -> None:
-    task = {
-        "id": "explain",
-        "name": "Explain",
-        "inputs": {
-            "prompt": "Explain it.",
-            "files": [{"path": "a.py"}, {"path": "b.txt", "content": "b"}],
-        },
-        "expected": {"output_contains": ["loop"], "output_contains_any": ["for", "while"]},
-        "graders": [
-            {
-                "name": "t",
-                "type": "text",
-                "config": {"regex_not_match": ["(?i)error"], "contains": ["x"]},
-            },
-            {
-                "name": "f",
-                "type": "file",
-                "config": {"must_exist": ["out.md"], "must_not_exist": ["tmp"]},
-            },
-            {
-                "name": "b",
-                "type": "behavior",
-                "config": {"required_tools": ["view"], "max_tokens": 5},
-            },
-            {"name": "p", "type": "prompt", "config": {"prompt": "It is clear."}},
-            {"name": "c", "type": "code", "config": {"assertions": ["len(output) > 0"]}},
-        ],
-    }
-    written(tmp_path / "tasks" / "one.yaml", task)
-    written(tmp_path / "fixtures" / "a.py", "print()")
-    spec: dict[str, Any] = {
-        "name": "s",
-        "skill": "k",
-        "config": {"trials_per_task": 3},
-        "tasks": ["tasks/*.yaml"],
-    }
-    spec["graders"] = [{"type": "text", "name": "all", "config": {"not_contains": ["crash"]}}]
-    suite = Suite.load(written(tmp_path / "eval.yaml", spec))
-    assert checks_of(suite) == [
-        [
-            ("contains", ["loop"]),
-            ("contains_any", ["for", "while"]),
-            ("contains", ["x"]),
-            ("not_regex", "(?i)error"),
-            ("file_exists", ["out.md"]),
-            ("tool_called", "view"),
-            ("judge", "It is clear."),
-            ("not_contains", ["crash"]),
-        ]
-    ]
-    assert suite.cases[0].files == {"a.py": "print()", "b.txt": "b"}
-    told = "\n".join(suite.warnings)
-    for words in (
-        "code: runs its own expressions",
-        "file.must_not_exist: use a",
-        "behavior.max_tokens: reported",
-    ):
-        assert words in told
-    assert Suite.load(tmp_path / "tasks" / "one.yaml").cases[0].files == suite.cases[0].files
-
-
-def test_no_grader_of_waza_is_lost_without_a_word() -> None:
-    tools = [{"tool": "bash", "command_pattern": "rm .*"}, {"tool": "view"}]
-    graders: list[dict[str, Any]] = [
-        {"type": "keyword", "config": {"must_contain": ["abc"], "must_not_contain": ["def"]}},
-        {"type": "text", "weight": 2, "config": {"contains_any": ["q", "r"], "odd": 1}},
-        {"type": "text", "config": {"contains": ["z"], "negate": True}},
-        {"type": "prompt", "config": {"model": "x"}},
-        {"type": "tool_constraint", "config": {"expect_tools": tools}},
-    ]
-    task = {"id": "t", "inputs": {"prompt": "x"}, "expected": "42", "graders": graders}
-    suite = Suite.parse({"skill": "s", "tasks": [task, task | {"id": "off", "enabled": False}]})
-    assert checks_of(suite) == [
-        [
-            ("contains", ["abc"]),
-            ("not_contains", ["def"]),
-            ("contains_any", ["q", "r"]),
-            ("tool_called", "view"),
-            ("contains", "42"),
-        ]
-    ]
-    assert list(notes_of(suite).left_out()) == [
-        "text.odd: upskill has no equivalent check (case 1 ('t'))",
-        "weight in a grader: every check must pass (case 1 ('t'))",
-        "text: upskill has no check with the field 'negate' (case 1 ('t'))",
-        "prompt: does not say what the judge should look for (case 1 ('t'))",
-        "tool_constraint.expect_tools: upskill has no check with the field 'command_pattern' (case 1 ('t'))",
-        "task: disabled (case 2 ('off'))",
-    ]
-
-
-def test_several_documents_in_one_file_are_several_cases(tmp_path: Path) -> None:
-    text = "".join(
-        f"---\ncase_id: c{n}\ninput: {{prompt: Say {n}.}}\nexpected: {{contains: ['{n}']}}\n"
-        for n in (1, 2)
-    )
-    assert [
-        case.id for case in Suite.load(written(tmp_path / "cases.yaml", "# two\n" + text)).cases
-    ] == ["c1", "c2"]
-
-
 # Tables.
 
 
@@ -968,7 +863,6 @@ def test_a_suite_of_ours_is_never_taken_for_anothers() -> None:
         "inspect",
         "promptfoo",
         "scenarios",
-        "waza",
         "evals",
         "table",
     }

@@ -629,9 +629,7 @@ LISTS = {  # where a document keeps its records
     "swe_agent/bell.traj": ("trajectory",),
 }
 LINES = [
-    file
-    for file in FILES
-    if file.endswith(".jsonl") and not file.startswith(("otel", "openhands/output"))
+    file for file in FILES if file.endswith(".jsonl") and not file.startswith("openhands/output")
 ]
 
 
@@ -803,10 +801,7 @@ def test_an_export_of_claude_code_on_the_web_is_read_and_only_what_is_the_same_i
     assert (trace.agent, trace.skipped) == ("claude-code", {"zebra": 1})
 
 
-def test_spans_of_other_things_and_unknown_parts_are_counted(tmp_path: Path) -> None:
-    span = {"name": "dial", "traceId": "t", "spanId": "9", "attributes": {"gen_ai.system": "x"}}
-    path = write_lines(tmp_path / "spans", [*load_lines("otel/bridge.jsonl"), span])
-    assert "span/GET /health" in read_trace(path).skipped
+def test_unknown_parts_are_counted(tmp_path: Path) -> None:
     rows = [{"role": "user", "parts": [{"text": "Go."}, {"videoMetadata": {"fps": 2}}]}]
     (tmp_path / "parts").write_text(json.dumps({"contents": rows}), encoding="utf-8")
     assert read_trace(tmp_path / "parts").skipped == {"object with videoMetadata": 1}
@@ -920,7 +915,6 @@ def test_a_transcript_is_known_by_its_speakers(
         "Prompt: the first line of a shell\n\n$ tern deploy\n\nCommand: what follows it\n",
         "# Notes\n\n● one\n● two\n\n$ tern deploy\n",
         '# Messages\n\nThese:\n\n{"role": "user", "content": "hi"}\n{"role": "assistant", "content": "ho"}\n\nEnd.\n',
-        '# Spans\n\n```json\n{"name": "x", "span_id": "1", "attributes": {"gen_ai.system": "y"}}\n```\n',
         '[Home](/)\n\n{"type": "user", "sessionId": "s", "message": {"content": "hi"}}\n\nis a line of it.\n',
         "# Histories\n\nSo it begins:\n\n```\n# aider chat started at 2026-01-02 10:00:00\n\n#### hi\n```\n",
     ],
@@ -1530,110 +1524,6 @@ def test_a_turn_that_an_output_quotes_is_nobodys_turn(tmp_path: Path) -> None:
     assert len(asked(read("_**Agent**_", "```\ncut", old, "```sh\nls\n```"))) == 2
 
 
-def test_spans_are_read_however_they_are_laid_out(tmp_path: Path) -> None:
-    trace = read_trace(FIXTURES / "otel/bridge.jsonl")
-    rows = load_lines("otel/bridge.jsonl")
-    path = tmp_path / "spans.json"
-    for text in ("\n".join(json.dumps(row, indent=2) for row in rows), json.dumps(rows)):
-        path.write_text(text, encoding="utf-8")
-        assert read_trace(path).steps == trace.steps
-
-
-def test_spans_of_tools_without_an_id_find_their_calls_by_arguments_then_by_order(
-    tmp_path: Path,
-) -> None:
-    def span(number: int, **attributes: object) -> dict[str, Any]:
-        told = {f"gen_ai.{name.replace('__', '.')}": value for name, value in attributes.items()}
-        return {
-            "name": "x",
-            "span_id": f"s{number}",
-            "start_time": f"2026-01-01T10:00:0{number}Z",
-            "attributes": told,
-        }
-
-    def run(number: int, command: str, result: str) -> dict[str, Any]:
-        given = {"tool__call__arguments": json.dumps({"command": command})} if command else {}
-        return span(
-            number,
-            operation__name="execute_tool",
-            tool__name="bash",
-            tool__call__result=result,
-            **given,
-        )
-
-    parts = [
-        {"type": "tool_call", "id": name, "name": "bash", "arguments": {"command": name}}
-        for name in ("a", "b", "c")
-    ]
-    said = span(
-        1,
-        operation__name="chat",
-        output__messages=json.dumps([{"role": "assistant", "parts": parts}]),
-    )
-    path = tmp_path / "spans.jsonl"
-    rows = [said, run(2, "b", "of b"), run(3, "a", "of a"), run(4, "", "of c")]
-    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    assert [(call.arguments["command"], call.output) for call in read_trace(path).calls] == [
-        ("a", "of a"),
-        ("b", "of b"),
-        ("c", "of c"),
-    ]
-
-
-def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) -> None:
-    def span(number: int, trace: str = "t1", **more: Any) -> dict[str, Any]:
-        about = {"trace_id": trace, "span_id": str(number)}
-        return {
-            "name": "x",
-            "context": about,
-            "start_time": f"2026-01-01T10:00:0{number}Z",
-            "attributes": {},
-            **more,
-        }
-
-    numbered = {
-        "gen_ai.prompt.0.role": "user",
-        "gen_ai.prompt.0.content": "Go.",
-        "gen_ai.completion.0.role": "assistant",
-        "gen_ai.completion.0.content": "I go.",
-        "llm.request.type": "chat",
-    }
-    events = [
-        {"name": "gen_ai.user.message", "attributes": {"content": "Go."}},
-        {
-            "name": "gen_ai.choice",
-            "attributes": {"message": json.dumps({"role": "assistant", "content": "I go."})},
-        },
-    ]
-    tool = {
-        "openinference.span.kind": "TOOL",
-        "tool.name": "ls",
-        "input.value": '{"at": "."}',
-        "output.value": "a",
-    }
-    inference = {
-        "openinference.span.kind": "LLM",
-        "llm.input_messages.0.message.role": "user",
-        "llm.input_messages.0.message.content": "Go.",
-        "llm.output_messages.0.message.content": "I go.",
-    }
-    shapes: list[dict[str, Any]] = [
-        {"attributes": numbered},
-        {"attributes": inference},
-        {"attributes": {"gen_ai.system": "x"}, "events": events},
-    ]
-    for first in shapes:
-        trace = read_trace(
-            write_lines(tmp_path / "spans.jsonl", [span(2, attributes=tool), span(1) | first])
-        )
-        assert [step.text or step.output for step in trace.steps] == ["Go.", "I go.", "a"]
-        assert trace.calls[0].arguments == {"at": "."}
-    other = span(5, trace="t2", attributes=numbered | {"gen_ai.prompt.0.content": "Stay."})
-    path = write_lines(tmp_path / "spans.jsonl", [span(1, attributes=numbered), other])
-    assert (read_trace(path).goal, read_trace(path / "t1").goal) == ("Stay.", "Go.")
-    assert "it contains 2 traces; only the latest was read" in read_trace(path).warnings[0]
-
-
 def test_a_single_command_that_was_recorded_is_known_by_the_head_of_its_file(
     tmp_path: Path,
 ) -> None:
@@ -2067,17 +1957,6 @@ def test_a_document_may_have_whole_objects_on_its_lines(tmp_path: Path) -> None:
 """)
     trace = read_trace(path)
     assert (trace.agent, trace.goal, trace.answer) == ("amp", "Light the lantern.", "It is lit.")
-
-
-def test_a_description_of_an_api_about_spans_is_not_a_trace(tmp_path: Path) -> None:
-    path = tmp_path / "openapi.json"
-    path.write_text(
-        json.dumps(
-            {"openapi": "3.1.0", "example": {"span_id": "1a", "attributes": {"llm.model": "x"}}}
-        )
-    )
-    with pytest.raises(UsageError, match=r"not in any known trace format$"):
-        read_trace(path)
 
 
 def test_the_file_beside_a_session_of_grok_is_named(tmp_path: Path) -> None:

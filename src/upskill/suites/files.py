@@ -78,11 +78,6 @@ def decode(data: bytes, where: str) -> object:
         rows = _csv_rows(text, named=where.endswith((".csv", ".tsv")))
         if rows is not None:
             return rows
-        documents = [
-            part for part in re.split(r"(?m)^---[ \t]*$", text) if re.search(r"(?m)^[^#\s]", part)
-        ]
-        if len(documents) > 1:
-            return [read_yaml(part, text_fields=TEXT_CHECKS) for part in documents]
         return read_yaml(text, text_fields=TEXT_CHECKS)
     except yaml.YAMLError as error:
         raise UsageError(f"{where}: {yaml_words(error)}") from error

@@ -555,7 +555,7 @@ def _read_file(data: object, where: str) -> OurSuite:
         raise UsageError(
             f"{where}: not a suite",
             "A suite is a list of cases, or a mapping with a list under `cases:`. upskill also reads promptfoo,"
-            " inspect_ai, waza and skill-creator files, and CSV with `prompt,expected`.",
+            " inspect_ai and skill-creator files, and CSV with `prompt,expected`.",
         )
     cases = mapping.pop(keys[0])
     if as_list(cases) is None:

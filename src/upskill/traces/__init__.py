@@ -31,7 +31,6 @@ FORMATS = Registry(
         "swe-agent": "upskill.traces.readers.swe_agent:FORMAT",
         "mini-swe-agent": "upskill.traces.readers.mini_swe_agent:FORMAT",
         "openhands": "upskill.traces.readers.openhands:FORMAT",
-        "otel": "upskill.traces.readers.otel:FORMAT",
         "inspect": "upskill.traces.readers.inspect_ai:FORMAT",
         "chatgpt": "upskill.traces.readers.chatgpt:FORMAT",
         "claude-ai": "upskill.traces.readers.claude_ai:FORMAT",

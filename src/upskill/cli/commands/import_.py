@@ -34,7 +34,7 @@ from upskill.traces.sessions import find_trace
 def command(file: str, output: str, force: bool) -> None:
     """Convert the test cases in FILE into a suite, and say what was carried over, changed and left out.
 
-    Reads the formats of promptfoo, inspect_ai, waza, skill-creator and skillgrade, `.upskill/evals.json`, smoke
+    Reads the formats of promptfoo, inspect_ai, skill-creator and skillgrade, `.upskill/evals.json`, smoke
     tests with verifiers, CSV with `prompt,expected`, and folders of `claude plugin eval`, Tessl and Harbor. The
     format is detected. `upskill eval SKILL -t FILE` also reads them.
 

@@ -9,7 +9,6 @@ Kinds, tried in this order:
 - `inspect`: datasets and logs of inspect_ai (`input` and `target`)
 - `promptfoo`: configurations and test files (`prompts`, `vars`, `assert`)
 - `scenarios`: `.upskill/evals.json`, which names suites and the criteria of a judge
-- `waza`: tasks with `inputs` and graders
 - `evals`: skill-creator's `evals.json` and those like it, such as dotnet/skills' `eval.yaml`: assertions in words
 - `table`: rows with a prompt and what is expected, of a CSV file or JSON
 """
@@ -69,7 +68,6 @@ FORMATS = Registry(
         "inspect": "upskill.suites.formats.inspect:FORMAT",
         "promptfoo": "upskill.suites.formats.promptfoo:FORMAT",
         "scenarios": "upskill.suites.formats.scenarios:FORMAT",
-        "waza": "upskill.suites.formats.waza:FORMAT",
         "evals": "upskill.suites.formats.evals:FORMAT",
         "table": "upskill.suites.formats.table:FORMAT",
     },
