@@ -960,7 +960,7 @@ def test_numbers_that_are_none_and_values_that_are_empty_are_usage_errors(
         ("--set", "margin=.nan"),
         ("--set", "timeout=.inf"),
     ]
-    wrong += [("--repeats", "100000000000"), ("--preregister", ""), ("-t", ""), ("-d", " ")]
+    wrong += [("--repeats", "100000000000"), ("-t", ""), ("-d", " ")]
     for flag, value in wrong:
         done = upskill("eval", skill, "-m", "scripted:model.yaml", flag, value)
         assert (done.code, done.out) == (2, ""), (flag, value)

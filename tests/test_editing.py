@@ -168,7 +168,6 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
     [
         (("--require", "lift>=0.1"), "--require"),
         (("--until-decided",), "--until-decided"),
-        (("--preregister", "plan.json"), "--preregister"),
         (("--set", "target_pass_rate=50"), "target_pass_rate"),
     ],
 )

@@ -1076,11 +1076,8 @@ def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(
         "--require",
         "point:lift>=0.1",
     )
-    done = upskill(
-        "eval", skill, "-m", "scripted:model.yaml", *given, "--preregister", "plan.json", "--json"
-    )
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", *given, "--json")
     with open_store("runs") as store:
         again = to_dict(evaluation_of(store, store.run("last")))
     assert again == done.json
     assert (again["making"]["cost_usd"], again["requirements"][0]["held"]) == (0.5, True)
-    assert again["preregistered"]["file"] == "plan.json"

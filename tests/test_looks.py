@@ -225,6 +225,8 @@ def test_edited_cases_are_told_from_the_others(upskill: Upskill, home: Path) -> 
     suite["cases"][1]["prompt"] = "Please greet the second guest."
     (folder / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
     upskill(*command)
+    shown = " ".join(upskill(*command[:-1], "-v").out.split())
+    assert "This is look 2 at these cases; 2 edited and 1 added since the first" in shown
     with open_store(home / "runs") as store:
         first, second = store.looks("greeter")
         looks = looks_before([first, second], second)

@@ -3,7 +3,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -85,13 +84,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
         default=False,
         help="Run round after round, each case once with and once without the skill, until there is a decision, "
         "for at most --repeats rounds (20 unless you set it). The test corrects for looking after every round.",
-    )
-    preregister: str | None = option(
-        "--preregister",
-        default=None,
-        help="Write the plan and the decision rule to FILE before the first trial. If FILE exists, run exactly "
-        "that plan. The interval allows for looks before the plan was written, and for none after.",
-        metavar="FILE",
     )
     controls: bool = option(
         "--controls",
@@ -213,7 +205,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
         deciding = {
             "--require": self.requirements,
             "--until-decided": self.until_decided,
-            "--preregister": self.preregister,
             "target_pass_rate": self.settings.target_pass_rate is not None,
         }
         if flag := first_given(deciding):
@@ -234,7 +225,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
             "cache=false": not self.settings.cache,
             "--resume": self.resume,
             "--batch": self.batch,
-            "--preregister": self.preregister,
         }
         if flag := first_given(others):
             raise UsageError(f"--watch and {flag} cannot be used together", f"Drop {flag}.")
@@ -384,7 +374,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
             partial=True,
             until_decided=settings.scope if self.until_decided else None,
             margin=settings.margin / 100,
-            preregister=Path(self.preregister) if self.preregister else None,
             making_cost=cost,
             making_source="" if cost is None else source,
             strict_suite=settings.strict_suite,

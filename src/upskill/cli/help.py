@@ -108,7 +108,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "--repeats",
             "--seed",
             "--until-decided",
-            "--preregister",
             "--no-baseline",
             "--controls",
             "--against",

@@ -26,7 +26,7 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
 
 
 def to_dict(evaluation: Evaluation) -> dict[str, Any]:
-    plan, stored, plan_file = evaluation.plan, evaluation.run.plan, evaluation.registration
+    plan, stored = evaluation.plan, evaluation.run.plan
     used, unused = evaluation.by_split(used=True), evaluation.by_split(used=False)
     return {
         "run": evaluation.run.id,
@@ -72,12 +72,6 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
         "making": {
             "cost_usd": rounded(stored.analysis.making_cost, 8),
             "source": stored.analysis.making_source,
-        },
-        "preregistered": plan_file
-        and {
-            "file": plan_file.path,
-            "registered": plan_file.registered,
-            "results_before": plan_file.results_before,
         },
         "snapshots": evaluation.snapshots,
         "halted": evaluation.halted,

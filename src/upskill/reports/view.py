@@ -407,9 +407,6 @@ def _looks(evaluation: Evaluation) -> Iterator[str]:
             f"Each interval is for that model alone. Decisions correct for testing {models} models: if the skill does"
             f" nothing, at most 2.5% of such tables say that it helps any model"
         )
-    if plan := evaluation.registration:
-        late = f"; {plan.results_before} trials had run by then" if plan.results_before else ""
-        yield f"Follows the plan in {plan.path}, which says it was registered {plan.registered}{late}"
     lines = (
         (model, line)
         for model, looks in evaluation.looks.items()

@@ -4,5 +4,4 @@
 - `stored_plan`: StoredPlan, what a store keeps of a plan
 - `options`: options of all verbs that call models
 - `estimate`: what trials will cost; `sample_size`: how many cases and runs it takes to see a lift
-- `preregistration`: a plan that was written down before the run
 """

@@ -180,9 +180,6 @@ class Analysis:
         default_factory=dict[str, str]
     )  # models that were given up, and why
     warnings: tuple[str, ...] = ()
-    registration: Mapping[str, Any] | None = (
-        None  # of a run that follows one: path, registered, results_before
-    )
     # Whether its verdict is for somebody to look at, and not for a search; None: by a version that did not say.
     reported: bool | None = None
     in_experiment: bool = (
@@ -216,10 +213,6 @@ class StoredPlan:
     # How it is analyzed.
     scope: Scope | None = None
     margin: float = 0.05  # a lift within it counts as none
-    registered: str | None = None  # when its plan was written down
-    registered_at: int | None = (
-        None  # the number of the next look when the store first met that plan
-    )
     drawn_anew: bool = False  # no trial of it came from another run or a stored reply
     sandbox: Mapping[str, Any] | None = None  # a SandboxChoice
     analysis: Analysis = field(default_factory=Analysis)
@@ -306,8 +299,6 @@ _PLAN_OPTIONS = (
     "replay",
     "replay_of",
     "replay_source",
-    "registered",
-    "registered_at",
     "drawn_anew",
     "analysis",
     "spent_before",

@@ -13,7 +13,6 @@ from upskill.errors import StoreError
 from upskill.models.addresses import full_name
 from upskill.plain import counted
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, Result, Trial
-from upskill.runs.planning.preregistration import Registration
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
 from upskill.runs.results.looks import Looks, looks_of, make_look
@@ -94,12 +93,6 @@ class Evaluation:
     @property
     def stopped(self) -> Mapping[str, str]:
         return self.run.plan.analysis.stopped
-
-    @property
-    def registration(self) -> Registration | None:
-        """The preregistered plan that the run follows."""
-        stored = self.run.plan.analysis.registration
-        return Registration(**stored, plan={}) if stored and not self.halted else None
 
     @cached_property
     def requirements(self) -> list[Requirement]:
@@ -460,19 +453,13 @@ def evaluation_of(
     )
     if reported and run.plan.analysis.reported is not False:
         evaluation.used_cases = evaluation.plan.used_cases
-    # With rounds, trials that a decision has made needless are no part of the plan.
-    done = run.passed + run.failed + run.errored == run.trials or run.plan.scope is not None
     looks = {
         model: _look_at(store, evaluation, model)
         for model in evaluation.plan.addresses
         if model not in unfinished
     }
-    carried_out = done and not evaluation.halted
     if reported:  # what is compared and not reported adds to no look and allows for none
-        evaluation.looks = {
-            model: looks_of(store, run, look, carried_out=carried_out)
-            for model, look in looks.items()
-        }
+        evaluation.looks = {model: looks_of(store, run, look) for model, look in looks.items()}
     if reported and run.plan.analysis.reported:
         for verdict in evaluation.verdicts:
             look = looks.get(verdict.model)

@@ -198,24 +198,8 @@ def make_look(plan: Plan, run: Run, rows: Sequence[Outcome], model: str, version
     )
 
 
-def registration_order(store: Store, run: Run) -> int:
-    """When the store first met this plan, counted in looks: a clock can be set, and a date in a file edited."""
-    latest = max((look.number for look in store.looks()), default=0)
-    same = (
-        other.plan.registered_at
-        for other in store.runs(run.skill)
-        if other.plan.registered_at and other.fingerprint == run.fingerprint
-    )
-    return min(same, default=latest + 1)
-
-
-def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
-    """The looks that the interval of this one has to allow for.
-
-    For a run that carried out its registered plan, later looks count only if they were planned by then: of several
-    plans registered before any was run, or several runs of one plan, only the first is a first look.
-    """
-    registered = (run.plan.registered_at or 0) if carried_out and run.plan.registered else 0
+def looks_of(store: Store, run: Run, look: Look) -> Looks:
+    """The looks that the interval of this one has to allow for."""
     run_of = cache(partial(stored_run, store))
 
     def plan_of(name: str) -> StoredPlan | None:
@@ -227,12 +211,7 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
             plan = plan_of(other.run)
             if plan is None or not is_version(plan.skill.body, run.plan.skill.body):
                 return False
-        if not shares_case and not _reworded_cases(run.plan, plan_of(other.run)):
-            return False
-        if not registered or other.number < registered:
-            return True
-        plan = plan_of(other.run) if other.run != run.id else None
-        return plan is not None and 0 < (plan.registered_at or 0) <= registered
+        return shares_case or bool(_reworded_cases(run.plan, plan_of(other.run)))
 
     known = [each for each in store.looks() if not _is_of_recorded(store, run, each)]
 

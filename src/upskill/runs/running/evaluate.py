@@ -9,7 +9,6 @@ from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upskill.agents import AGENTS, ExternalAgent
@@ -18,7 +17,6 @@ from upskill.models import Address
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Arm, Plan, Result, Trial
-from upskill.runs.planning.preregistration import Registration, read_registration, register
 from upskill.runs.planning.stored_plan import Analysis, StoredSkill, StoredSuite, other_suite
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Executor, Job, Session
@@ -66,7 +64,6 @@ class RunOptions:
     stop_when: Sequence[
         Requirement
     ] = ()  # rounds end once these hold or cannot; nothing is reported of them
-    preregister: Path | None = None  # the plan is written here first, or has to be the one that was
     keep_look: bool = True  # the verdict is reported: store that somebody looked
     in_experiment: bool = False  # a part of one: lists of runs leave it out
     partial: bool = (
@@ -127,9 +124,6 @@ class _Run:
         known = store.find_run(self.plan)
         if options.resume and known is None:
             raise UsageError("this plan has no stored run to resume", "Drop --resume to start one.")
-        registration = read_registration(options.preregister) if options.preregister else None
-        if registration:
-            registration.check(self.plan, options.margin, options.until_decided)
         warnings = await self._warnings(sandbox)
         async with self.models:
             reused: dict[
@@ -157,13 +151,12 @@ class _Run:
                     skill=replace(run.plan.skill, meta=StoredSkill.of(self.plan.skill).meta),
                     scope=options.until_decided,
                     margin=options.margin,
-                    registered=registration.registered if registration else None,
                     drawn_anew=self._draws_anew
                     if not resumed
                     else run.plan.drawn_anew and self._stays_anew(run),
                     replay_source=self.plan.replay_source,  # a file of the same replies may have been packed again
                     sandbox=sandbox.record() if sandbox else None,
-                    analysis=self._analysis(warnings, registration),
+                    analysis=self._analysis(warnings),
                 )
                 if reused and options.until_decided is None:
                     store.copy_results(run, reused)
@@ -181,27 +174,12 @@ class _Run:
                         store.database.check_damage()
                         self.executor.open(self.plan, store.address)
                     self.events.started(self.plan, replace(run, resumed=resumed), missing)
-                    if options.preregister and registration is None:
-                        registration = register(
-                            options.preregister,
-                            self.plan,
-                            options.margin,
-                            options.until_decided,
-                            len(scored),
-                        )
                     on_refusal.pop_all()
-                if registration:
-                    from upskill.runs.results.looks import registration_order  # noqa: PLC0415 - as below
-
-                    order = registration_order(store, run)
-                    run = store.annotate(
-                        run, registered=registration.registered, registered_at=order
-                    )
                 if options.until_decided is None:
                     await self._execute(run, missing)
                 else:
                     await self._execute_in_rounds(run, missing, reused)
-                analysis = self._analysis(warnings, registration)
+                analysis = self._analysis(warnings)
                 run = store.annotate(run, analysis=analysis, spent_before=None, began=None)
         return self._judge(run)
 
@@ -248,7 +226,7 @@ class _Run:
 
         return evaluation_of(self.store, run, self.plan, reported=self.options.keep_look)
 
-    def _analysis(self, warnings: list[str], registration: Registration | None) -> Analysis:
+    def _analysis(self, warnings: list[str]) -> Analysis:
         options = self.options
         return Analysis(
             making_cost=options.making_cost,
@@ -258,7 +236,6 @@ class _Run:
             halted=self.halted,
             stopped=dict(self.stopped),
             warnings=(*warnings, *islice(self.noticed, MAX_NOTICED)),
-            registration=registration.to_dict() if registration else None,
             reported=options.keep_look,
             in_experiment=options.in_experiment,
         )
@@ -380,12 +357,7 @@ class _Run:
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
         # As the store has them now: another process may have looked meanwhile.
         looks = {
-            model: looks_of(
-                self.store,
-                run,
-                make_look(self.plan, run, rows[model], model),
-                carried_out=not self.halted,
-            )
+            model: looks_of(self.store, run, make_look(self.plan, run, rows[model], model))
             for model in rows
             if self.options.keep_look
         }

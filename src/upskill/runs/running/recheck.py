@@ -133,7 +133,7 @@ class Recheck:
         each.rounds, each.outcomes = _complete_rounds(plan, evaluation.outcomes)
         if each.looks is None:
             look = make_look(plan, run, each.outcomes, each.model)
-            each.looks = looks_of(self.store, run, look, carried_out=True)
+            each.looks = looks_of(self.store, run, look)
         verdict = verdict_so_far(
             run.plan,
             list(each.outcomes),
