@@ -1,33 +1,23 @@
-"""Simulate `upskill challenge`: does it find planted wrong facts, and nothing else? And are loopholes in checks closed?
+"""Simulate `upskill challenge`: does it find planted wrong facts, and nothing else?
 
-python bench/challenge.py               # 100 challenges and an attacked suite, seconds
+python bench/challenge.py               # 100 challenges, seconds
 python bench/challenge.py --runs 20     # fewer
 python bench/challenge.py --known 0.65  # the student knows what the skill gets wrong in 65 % of the trials only
 
 Each challenge has three proposals about facts that the skill has wrong, among 30 worthless ones: the student knows
 them with and without the skill, never, only with the skill, or guesses. A trial comes out the other way with a chance
-of 5 to 10 %. All right answers to a proposal are the same text, and so are all wrong ones. The attacked suite has ten
-cases whose checks pass a wrong answer or fail a right one. The attacker finds two of them a round, also claims what is
-not so, and its first fix of a case fails a right answer.
+of 5 to 10 %. All right answers to a proposal are the same text, and so are all wrong ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
-from upskill import Suite
-from upskill.experiments.attacks import Attacked, attack_checks
 from upskill.experiments.counterexamples import Challenge
-from upskill.models import Reply, Request
-from upskill.suites.quality import CaseProbe, SandboxOpener
-from upskill.traces import Usage
 from upskill.verdicts.outcome import Outcome
 
 WRONG, WORTHLESS = 3, 30
@@ -60,130 +50,6 @@ async def challenge(seed: int, known: float = 1.0) -> tuple[set[str], Challenge]
     return {case for _, case in trying.shown}, trying
 
 
-# ------------------------------------------------------------------------------------------------ attacks on checks
-
-
-@dataclass(frozen=True)
-class Loophole:
-    """A case, an answer that its checks judge wrongly, and checks that do not."""
-
-    prompt: str
-    reference: str
-    checks: list[dict[str, Any]]
-    kind: str
-    answer: str
-    right: tuple[str, ...]  # that pass, and must go on to pass
-    fixed: list[dict[str, Any]]
-
-
-def written(kind: str, *texts: str) -> dict[str, Any]:
-    return {"kind": kind, "texts": list(texts), "number": 0, "exact": False}
-
-
-def loopholes() -> list[Loophole]:
-    wrong = [
-        Loophole(
-            prompt=f"Write the command that sends {name} to the yard.",
-            reference=f"ship --to {name}",
-            checks=[{"contains": ["ship", name]}],
-            kind="wrong",
-            answer=f"ship --from {name}",
-            right=(f"Run `ship --to {name}`.", f"ship --to={name}"),
-            fixed=[written("regex", rf"ship\b[^\n]*--to[ =]{name}\b")],
-        )
-        for name in ("birch", "cedar", "maple", "alder", "rowan")
-    ]
-    right = [
-        Loophole(
-            prompt=f"After how many days does a {name} ticket close?",
-            reference=f"{days} days",
-            checks=[{"contains": f"{days} days"}],
-            kind="right",
-            answer=f"{days} d",
-            right=(f"It closes after {days} days.", f"{days} days, always"),
-            fixed=[written("regex", rf"(?<!\d){days}\s*d")],
-        )
-        for name, days in (("red", 14), ("blue", 21), ("green", 35), ("black", 42), ("white", 63))
-    ]
-    return [*wrong, *right]
-
-
-@dataclass
-class Attacker:
-    """Attacks, judges and fixes from what is planted."""
-
-    holes: dict[str, Loophole]
-    asked_to_fix: set[str] = field(default_factory=set[str])
-
-    async def reply(self, request: Request) -> Reply:
-        system, user = (message.text for message in request.messages[:2])
-        cases = [json.loads(line) for line in user.split("\n") if '"id"' in line]
-        if system.startswith("You attack"):
-            said: dict[str, Any] = {"attacks": self.attack(cases)}
-        elif system.startswith("You say"):
-            said = {"judged": [self.judge(case) for case in cases]}
-        else:
-            said = {"cases": [self.fix(case) for case in cases]}
-        return Reply(json.dumps(said), Usage(0, 0))
-
-    def attack(self, cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        attacks: list[dict[str, Any]] = []
-        for case in cases:
-            hole = self.holes[case["id"]]
-            if hole.answer not in case["tried"] and len(attacks) < 2:
-                attacks.append(
-                    {
-                        "case": case["id"],
-                        "wrong": [f"{hole.right[0]} "],
-                        "right": [],
-                        hole.kind: [hole.answer],
-                    }
-                )
-        return attacks
-
-    def judge(self, case: dict[str, Any]) -> dict[str, Any]:
-        hole = self.holes[case["id"]]
-        good = {*hole.right, hole.reference, *([hole.answer] if hole.kind == "right" else [])}
-        names = {
-            is_right: [
-                n for n, text in case["answers"].items() if (text.strip() in good) == is_right
-            ]
-            for is_right in (True, False)
-        }
-        return {"case": case["id"], "right": names[True], "wrong": names[False]}
-
-    def fix(self, case: dict[str, Any]) -> dict[str, Any]:
-        hole = self.holes[case["id"]]
-        too_narrow = [written("equals", hole.reference)]
-        first = case["id"] not in self.asked_to_fix
-        self.asked_to_fix.add(case["id"])
-        return {"id": case["id"], "checks": too_narrow if first else hole.fixed, "disputed": []}
-
-
-async def attack() -> tuple[Attacked, int, int]:
-    """With how many loopholes are left, and how many right answers fail that passed."""
-    holes = {f"case-{number}": hole for number, hole in enumerate(loopholes())}
-    cases = [
-        {
-            "id": name,
-            "prompt": hole.prompt,
-            "checks": hole.checks,
-            "reference": hole.reference,
-            "right": list(hole.right),
-        }
-        for name, hole in holes.items()
-    ]
-    attacked = await attack_checks(Suite.parse({"cases": cases}), Attacker(holes), rounds=10)  # type: ignore[arg-type]
-    left = broken = 0
-    for case in attacked.suite.cases:
-        hole, probe = holes[case.id], CaseProbe(case, SandboxOpener())
-        left += (await probe.failure(hole.answer) is None) == (hole.kind == "wrong")
-        broken += sum(
-            [await probe.failure(each) is not None for each in (hole.reference, *hole.right)]
-        )
-    return attacked, left, broken
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -210,10 +76,6 @@ def main() -> None:
     for name, count in counts.items():
         print(f"{name}: {count} of {runs}")
     print(f"{trials / runs:,.0f} trials a challenge")
-    attacked, left, broken = asyncio.run(attack())
-    print(
-        f"of 10 loopholes in checks, {left} are left after {attacked.rounds} rounds; {broken} right answers newly fail"
-    )
 
 
 if __name__ == "__main__":

@@ -143,9 +143,7 @@ def test_ctrl_c_does_not_wait_for_answers_that_never_come(home: Path, skill: Pat
     assert (process.returncode, "Every finished trial is stored" in err) == (130, True)
 
 
-@pytest.mark.parametrize(
-    "words", [("distill",), ("tests", "--score"), ("challenge",)], ids=" ".join
-)
+@pytest.mark.parametrize("words", [("distill",), ("tests", "--score")], ids=" ".join)
 def test_ctrl_c_in_an_experiment_says_how_to_continue(
     home: Path, skill: Path, words: tuple[str, ...]
 ) -> None:

@@ -27,7 +27,6 @@ _NAMES = {
     "upskill.authoring.writing.suite_writer": "write_suite",
     "upskill.checks": "Check Evidence Finding",
     "upskill.errors": "RunFailed TrialError UpskillError UsageError",
-    "upskill.experiments.attacks": "Attacked attack_checks",
     "upskill.experiments.counterexamples": "Challenged ChallengeSettings challenge",
     "upskill.experiments.distill": "Distilled DistillSettings distill",
     "upskill.experiments.matrix": "Matrix MatrixSettings matrix",
@@ -84,8 +83,6 @@ if TYPE_CHECKING:
     from upskill.errors import TrialError as TrialError
     from upskill.errors import UpskillError as UpskillError
     from upskill.errors import UsageError as UsageError
-    from upskill.experiments.attacks import Attacked as Attacked
-    from upskill.experiments.attacks import attack_checks as attack_checks
     from upskill.experiments.counterexamples import Challenged as Challenged
     from upskill.experiments.counterexamples import ChallengeSettings as ChallengeSettings
     from upskill.experiments.counterexamples import challenge as challenge

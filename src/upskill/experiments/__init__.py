@@ -7,5 +7,4 @@
 - `shadowing`: which skills take the requests of others; no I/O either
 - `matrix`: a folder of skills, searched for that
 - `counterexamples`: requests where following the skill leads astray
-- `attacks`: wrong answers that the checks of a suite pass, right ones that they fail, and the fixed checks
 """

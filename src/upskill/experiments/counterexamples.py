@@ -1,9 +1,8 @@
 """Counterexamples: requests within a skill's scope where following it leads astray.
 
-A challenger proposes cases, or the cases of the suite are put in other ways. Each passes the gate of all cases. Then
-the student answers each one with and without the skill, round after round. A proposal counts only if the student passes
-without the skill and fails with it so often that chance is ruled out for all proposals together (Holm's method over
-e-values, so it may be looked at after every round).
+A challenger proposes cases. Each passes the gate of all cases. Then the student answers each one with and without the
+skill, round after round. A proposal counts only if the student passes without the skill and fails with it so often that
+chance is ruled out for all proposals together (Holm's method over e-values, so it may be looked at after every round).
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from upskill.runs.running.events import Events
 from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.suites.quality import SandboxOpener, probe_case
 from upskill.verdicts.outcome import Outcome, never_varies
 
 LEVEL = 0.05  # the chance that anything is called a counterexample that is none
@@ -37,19 +35,7 @@ PATIENCE, MIN_EFFECT = (
     0.25,
 )  # after so many rounds, a proposal with less of an effect is given up
 DOUBT = 1.0  # over the square root of the rounds: two standard errors of a pass rate
-FROM, VARIANT_OF = "from", "variant_of"  # in the metadata of a case: how it came to be
-UNSOUND = (
-    "empty",
-    "reference",
-    "right",
-    "wrong",
-)  # a case with one of these weaknesses shows nothing
-# Ways to put a case that leave its right answer as it is.
-VARIANTS = {
-    "polite": "Hello! I have a short question, and I am in a bit of a hurry.\n\n{prompt}\n\nThank you!",
-    "forwarded": "A colleague wrote to me, and I am forwarding it to you:\n\n{prompt}",
-    "after": "We are done with the last question ({other}), so forget about it. Now to something else.\n\n{prompt}",
-}
+FROM = "from"  # in the metadata of a case: how it came to be
 
 Status = Literal["counterexample", "harmless", "undecided"]
 Measure = Callable[
@@ -184,35 +170,20 @@ class Challenged:
         return cases
 
 
-async def vary(suite: Suite, skill: Skill, limit: int) -> list[Case]:
-    """Without a challenger: the train cases put in other ways, as far as that makes their checks no weaker."""
-    found: list[Case] = []
-    ids, opener = {case.id for case in suite.cases}, SandboxOpener()
-    train = [case for case in suite.train if VARIANT_OF not in case.metadata]
-    probes = {
-        case.id: {weak.probe for weak in await probe_case(case, skill, opener)} for case in train
-    }
-    sound = [case for case in train if probes[case.id].isdisjoint(UNSOUND)]
-    for name, text in VARIANTS.items():
-        for case, other in zip(sound, [*sound[1:], *sound[:1]], strict=True):
-            if f"{case.id}-{name}" in ids:  # found before
-                continue
-            prompt = text.format(prompt=case.prompt, other=other.id)
-            metadata = {**case.metadata, VARIANT_OF: case.id}
-            varied = replace(case, id=f"{case.id}-{name}", prompt=prompt, metadata=metadata)
-            weak = {each.probe for each in await probe_case(varied, skill, opener)}
-            if len(found) < limit and weak <= probes[case.id]:
-                found.append(varied)
-    return found
-
-
 @dataclass(frozen=True, kw_only=True)
 class ChallengeSettings:
-    challenger: str = ""  # a model; without one, the suite's own cases are put in other ways
+    challenger: str = ""  # a model that proposes cases
     count: int = PROPOSALS
     material: Material | None = None  # what the challenger reads beside the skill
-    proposals: Sequence[Case] = ()  # in place of all of that
+    proposals: Sequence[Case] = ()  # in place of a challenger's
     repeats: int = MAX_ROUNDS  # of a proposal, at most; 1: greedy, and what is seen is the truth
+
+    def __post_init__(self) -> None:
+        if not self.challenger and not self.proposals:
+            raise UsageError(
+                "no challenger was chosen, so nothing was run",
+                "Choose a model with --challenger, or --challenger handoff:DIR to propose cases yourself.",
+            )
 
 
 async def challenge(
@@ -220,15 +191,15 @@ async def challenge(
     suite: Suite | None = None,
     students: Sequence[str] = ("local",),
     *,
-    settings: ChallengeSettings | None = None,
+    settings: ChallengeSettings,
     options: PlanOptions | None = None,
     store: Store | None = None,
     models: Models | None = None,
     events: Events | None = None,
 ) -> Challenged:
-    """Cases that the students pass without the skill and fail with it, among those given, those that a challenger
-    proposes, or the suite's own put in other ways."""
-    settings, options = settings or ChallengeSettings(), options or PlanOptions(runs=2)
+    """Cases that the students pass without the skill and fail with it, among those given or those that a challenger
+    proposes."""
+    options = options or PlanOptions(runs=2)
     plan = make_plan(skill, suite, students, replace(options, baseline=True))
     async with open_engine(store, models, events) as engine:
         return await try_proposals(await propose(plan, settings, engine), engine, settings.repeats)
@@ -237,7 +208,7 @@ async def challenge(
 async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Plan:
     """The plan with proposals as its cases, and about as many repeats as they take."""
     cases: Sequence[Case] = settings.proposals
-    if not cases and settings.challenger:
+    if not cases:
         async with forget_unusable_answers(engine.models):
             written = await write_suite(
                 replace(settings.material or Material(""), skill=plan.skill),
@@ -254,12 +225,6 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
                     "no proposal passed the gate", "Choose another model with --challenger."
                 )
         cases = [replace(case, held_out=False) for case in written.cases]
-    elif not cases:
-        cases = await vary(plan.suite, plan.skill, settings.count)
-    if not cases:
-        raise UsageError(
-            "no train case can be put another way", "Choose a model with --challenger."
-        )
     suite = Suite(tuple(cases), "proposals", plan.suite.max_output_tokens)
     return replace(plan, suite=suite, arms=BOTH_ARMS, runs=(PATIENCE + MAX_ROUNDS) // 4)
 

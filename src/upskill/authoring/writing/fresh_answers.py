@@ -52,65 +52,40 @@ async def write_answers(
     model: Model, cases: Sequence[Case], about: str
 ) -> dict[str, dict[str, str]]:
     """For the id of each case its answers by name."""
+    answers: dict[str, dict[str, str]] = {}
+    for start in range(0, len(cases), MAX_BATCH):
+        answers |= await _write_batch(model, cases[start : start + MAX_BATCH], about)
+    return answers
+
+
+async def _write_batch(
+    model: Model, cases: Sequence[Case], about: str
+) -> dict[str, dict[str, str]]:
+    ids = [case.id for case in cases]
+    questions = [json.dumps(_question(case), ensure_ascii=False) for case in cases]
     each = list_schema(text_schema(2000), FRESH_ANSWERS, FRESH_ANSWERS)
-    request = CasesRequest(
+    item = object_schema({"case": {"type": "string", "enum": ids}, "right": each, "wrong": each})
+    request = StructuredRequest(
         "writing fresh answers",
         read_prompt("write_answers", count=FRESH_ANSWERS),
-        f"{about}\n\nThe questions:\n",
-        ("answers", {"right": each, "wrong": each}),
-        needs_all=True,
+        f"{about}\n\nThe questions:\n" + "\n".join(questions),
+        object_schema({"answers": list_schema(item, len(cases), len(cases))}),
+        max_output_tokens=600 * len(cases) + 1600,
     )
-    said = await ask_about_cases(model, request, list(map(_question, cases)))
-    return {case.id: name_answers(said.get(case.id, {})) for case in cases}
 
+    def read(said: dict[str, Any], last: bool) -> dict[str, dict[str, str]]:
+        items = {
+            str(item.get("case")): item
+            for item in map(dict_or_empty, list_or_empty(said.get("answers")))
+        }
+        if not isinstance(said.get("answers"), list) or (items and items.keys().isdisjoint(ids)):
+            raise InvalidAnswer("it has no list `answers` with these cases")
+        missing = [each for each in ids if each not in items]
+        if missing and not (last and items):
+            raise InvalidAnswer(f"it has no answers to {', '.join(missing[:3])}")
+        return {each: _name_answers(items.get(each, {})) for each in ids}
 
-@dataclass(frozen=True, slots=True)
-class CasesRequest:
-    purpose: str
-    system: str
-    about: str  # comes before the cases
-    shape: tuple[
-        str, Mapping[Any, Any]
-    ]  # the name of the list that is asked for, and the fields of its items
-    needs_all: bool = False  # an answer that leaves a case out cannot be used
-
-
-async def ask_about_cases(
-    model: Model, request: CasesRequest, lines: Sequence[Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """What the model says of each case, by the id that its line has."""
-    found: dict[str, dict[str, Any]] = {}
-    name, fields = request.shape
-    for start in range(0, len(lines), MAX_BATCH):
-        batch = lines[start : start + MAX_BATCH]
-        ids = [str(line["id"]) for line in batch]
-        item = object_schema({"case": {"type": "string", "enum": ids}, **fields})
-        structured = StructuredRequest(
-            request.purpose,
-            request.system,
-            request.about + "\n".join(json.dumps(line, ensure_ascii=False) for line in batch),
-            object_schema(
-                {name: list_schema(item, len(batch), len(batch) if request.needs_all else None)}
-            ),
-            max_output_tokens=600 * len(batch) + 1600,
-        )
-
-        def read(
-            said: dict[str, Any], last: bool, ids: Sequence[str] = ids
-        ) -> dict[str, dict[str, Any]]:
-            items = {
-                str(item.get("case")): item
-                for item in map(dict_or_empty, list_or_empty(said.get(name)))
-            }
-            if not isinstance(said.get(name), list) or (items and items.keys().isdisjoint(ids)):
-                raise InvalidAnswer(f"it has no list `{name}` with these cases")
-            missing = [each for each in ids if each not in items]
-            if request.needs_all and missing and not (last and items):
-                raise InvalidAnswer(f"it has no answers to {', '.join(missing[:3])}")
-            return {each: items[each] for each in ids if each in items}
-
-        found |= await ask(model, structured, read)
-    return found
+    return await ask(model, request, read)
 
 
 def _question(case: Case) -> dict[str, Any]:
@@ -122,7 +97,7 @@ def _question(case: Case) -> dict[str, Any]:
     return {"id": case.id, "prompt": case.prompt, **acts}
 
 
-def name_answers(item: Mapping[str, Any]) -> dict[str, str]:
+def _name_answers(item: Mapping[str, Any]) -> dict[str, str]:
     """r1, r2, … for the right ones and w1, w2, … for the wrong ones."""
     return {
         f"{kind[0]}{number}": str(text)

@@ -288,7 +288,7 @@ class _SuiteWriter:
         material = self.material
         fields: dict[str, Any] = {"task": material.task} if material.task else {}
         if skill := material.skill:
-            fields |= describe_skill(skill, body=not material.pieces or self.challenges)
+            fields |= _describe_skill(skill, body=not material.pieces or self.challenges)
         text = json.dumps(fields, ensure_ascii=False)
         return f"{text}\n\n{quote(pieces)}" if pieces else text
 
@@ -412,7 +412,7 @@ class _SuiteWriter:
             pieces = [each for each in self.material.pieces if {each.id, *each.based_on} & cited]
             material = quote(pieces) if pieces else ""
             fixed = await fix(
-                self.model, sent_back, material, self._kinds_prompt, check_schema(self.kinds)
+                self.model, sent_back, material, self._kinds_prompt, _check_schema(self.kinds)
             )
             sent_back = {name: await self._try(each) for name, each in fixed.items()}
             tried |= sent_back
@@ -441,11 +441,11 @@ class _SuiteWriter:
         except UsageError as error:
             return replace(answered, case=None, problems={"checks": error.message})
         return replace(
-            answered, case=case, problems=explain_problems(answered, await self._probe(case))
+            answered, case=case, problems=_explain_problems(answered, await self._probe(case))
         )
 
 
-def explain_problems(answered: AnsweredCase, weaknesses: Iterable[WeakCase]) -> dict[str, str]:
+def _explain_problems(answered: AnsweredCase, weaknesses: Iterable[WeakCase]) -> dict[str, str]:
     """What the checks get wrong, by the name of the answer, or of the probe."""
     problems: dict[str, str] = {}
     for weak in weaknesses:
@@ -459,7 +459,7 @@ def explain_problems(answered: AnsweredCase, weaknesses: Iterable[WeakCase]) -> 
     return problems
 
 
-def describe_skill(skill: Skill, *, body: bool = True) -> dict[str, str]:
+def _describe_skill(skill: Skill, *, body: bool = True) -> dict[str, str]:
     """As a request may have it: without secrets."""
     fields = {"name": skill.name, "description": redact(skill.description)}
     return fields | ({"body": redact(skill.body)} if body else {})
@@ -469,7 +469,7 @@ def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
     return any(case.id in pair for pair in near_duplicates([*others, case]))
 
 
-def check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any]:
+def _check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any]:
     return object_schema(
         {
             "kind": {"type": "string", "enum": sorted(PLAIN_CHECKS) if small else list(kinds)},
@@ -492,7 +492,7 @@ def _suite_schema(
             "prompt": text,
             **({} if small else {"words": {"type": "integer"}}),
             **({"files": list_schema(file, 6)} if "command" in kinds else {}),
-            "checks": list_schema(check_schema(kinds, small=small), 2 if small else 5, 1),
+            "checks": list_schema(_check_schema(kinds, small=small), 2 if small else 5, 1),
             "reference": text,
             "tags": list_schema(text_schema(30), 1 if small else 3),
             "evidence": list_schema(text_schema(20), 6),
@@ -523,21 +523,6 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, A
     unchanged = {key: fields[key] for key in ("id", "prompt", "reference", "tags") if key in fields}
     placed = {"files": {str(file.get("path")): file.get("text") for file in files}} if files else {}
     return {**unchanged, **placed, **length, "checks": checks, "right": right, "wrong": wrong}
-
-
-def as_written(check: SuiteCheck) -> dict[str, Any] | None:
-    """A check of a suite as a test writer would have put it; None for a kind that one cannot choose."""
-    config = as_mapping(check.config) or {}
-    value = config.get("pattern", config.get("text", check.config))
-    if check.name not in CHECK_KINDS:
-        return None
-    texts = (
-        [json.dumps(check.config)]
-        if check.name == "json_schema"
-        else [str(each) for each in as_list(value) or [value]]
-    )
-    exact = config.get("ignore_case") is False or config.get("exact") is True
-    return {"kind": check.name, "texts": texts, "number": 0, "exact": exact}
 
 
 def _length(fields: Mapping[str, Any]) -> dict[str, Any]:
