@@ -156,13 +156,9 @@ def runnable(words: list[str]) -> list[str] | None:
     for before, word in zip(["", *words], words, strict=False):
         if word == "--base-url" or before == "--base-url":
             continue
-        named = before in MODEL_FLAGS and word != "extract"
-        given.append(model if named else STAND_INS.get(word, word))
+        given.append(model if before in MODEL_FLAGS else STAND_INS.get(word, word))
     flag = "--student" if words[0] in ("generate", "teach") else "-m"
-    asks = words[0] in ("eval", "trigger", "plan", "generate", "teach") and not {
-        "--no-eval",
-        "extract",
-    } & set(words)
+    asks = words[0] in ("eval", "trigger", "plan", "generate", "teach") and "--no-eval" not in words
     given += ["--force"] if words[0] == "generate" else []  # nobody is there to be asked
     given += ["-m", model] if words[0] == "teach" and "-m" not in given else []
     return [*given, flag, model] if asks and flag not in given else given

@@ -619,7 +619,6 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
     bare = upskill("generate", TASK, "--from", "session.md")
     assert (bare.code, bare.out) == (2, "")
     assert "no teacher was chosen, so nothing was run" in bare.err
-    assert "-m extract " in bare.err
     assert "--handoff DIR " in bare.err
     assert "an agent on the PATH (claude, codex, opencode)" in bare.err
     assert "embedded" not in bare.err
@@ -644,12 +643,7 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
             line = next(line for line in done.err.splitlines() if typed in line)
             assert line.endswith(why)
         assert "sk-4711" not in done.err
-    assert "-m extract --from TRACE " in told[0].err  # none was given
-    assert "-m extract" not in told[1].err
     Skill.new("greeter", "Greets. Use when greeting.", "- Say hello.").save("greeter")
-    assert (
-        "-m extract" not in upskill("generate", TASK, "--from", "greeter").err
-    )  # rules change no skill
     # Nobody writes tests or edits by default, either.
     tests = upskill("tests", "greeter")
     assert (tests.code, "no test writer was chosen, so nothing was run" in tests.err) == (2, True)
@@ -986,10 +980,6 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(
     done = generate(upskill, *given, "--candidates", 2)
     assert done.code == 0, done.err
     assert "Before anything was sent or saved, upskill redacted" in done.err
-    extracted = upskill(
-        "generate", "--from", "session.json", "-m", "extract", "--no-eval", "--store", "runs"
-    )
-    assert extracted.code in (0, 2, 3)  # there may be nothing to learn from it
     with open_store(house / "runs") as store:
         requests = list(store.requests())
     assert len(requests) >= 5
@@ -1003,8 +993,6 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(
         [
             done.out,
             done.err,
-            extracted.out,
-            extracted.err,
             repr(requests),
             *(data.decode("latin-1") for data in kept),
         ]

@@ -78,21 +78,6 @@ tests:
         assert moved.code == 0, moved
         assert "javascript" in moved.out + moved.err or file == "evals.json"
         assert len(Suite.load(written).cases) == cases
-    for number, session in enumerate(SESSIONS):
+    for session in SESSIONS:
         shown = upskill("trace", "show", EVIDENCE / session)
         assert (shown.code, shown.out != "") == (0, True), shown
-        made = upskill(
-            "generate",
-            "--from",
-            EVIDENCE / session,
-            "-m",
-            "extract",
-            "--no-eval",
-            "-o",
-            f"skills/taken-{number}",
-        )
-        assert made.code == 0, made
-        assert (
-            f"upskill tests skills/taken-{number} -m MODEL" in made.out
-        )  # `extract` writes none, and eval needs some
-        assert upskill("validate", f"skills/taken-{number}").code == 0

@@ -14,7 +14,6 @@ import pytest
 
 from conftest import Upskill
 from teaching import Teacher, says
-from upskill.authoring.evidence.extract import extract
 from upskill.authoring.evidence.sessions import Sessions
 from upskill.authoring.material.material import Material, gather
 from upskill.authoring.saving.provenance import Provenance
@@ -343,10 +342,3 @@ def test_no_test_case_takes_for_right_what_was_overruled() -> None:
     assert NEVER in overruled_answer("press release --to stage-a", ["s3"], material)
     assert overruled_answer("stage-a", ["r3-s3"], material) == ""  # "Which stage is never used?"
     assert overruled_answer("press release --to stage-b", ["h1"], material) == ""
-
-
-def test_a_page_of_quotations_leaves_out_what_was_overruled() -> None:
-    body = extract(press(), "press").skill.body
-    assert "press release --to stage-b" in body
-    assert "press release --to stage-a" not in body
-    assert NEVER in body

@@ -37,7 +37,7 @@ from upskill import (
     open_store,
     teach,
 )
-from upskill.authoring.evidence.extract import quote_trace
+from upskill.authoring.evidence.quotations import quote_trace
 from upskill.authoring.lesson.lesson import VERIFY, Lesson, read_files, record_lesson
 from upskill.models import Address, ModelContext
 from upskill.models.ledger import Ledger
@@ -209,10 +209,8 @@ def test_a_recording_alone_can_be_made_and_quoted(upskill: Upskill, harbour: Pat
         ]
         == path
     )
-    made = upskill("generate", "--from", path, "-m", "extract", "--no-eval", "--json")
-    assert made.code == 0, made.err
-    body = Skill.load(harbour / made.json["saved_to"]).body
-    assert "    test -s found.txt" in body.splitlines()
+    worked = [quote.text for quote in quote_trace(read_trace(path)).worked]
+    assert "test -s found.txt" in worked
     assert give(upskill, "--only-record", "--no-log-runs").code == 2
 
 
@@ -347,7 +345,6 @@ def test_an_interrupted_lesson_keeps_what_was_done(harbour: Path) -> None:
 
 def test_what_cannot_be_is_said_before_anything_is_done(upskill: Upskill, harbour: Path) -> None:
     for given, said in (
-        (("-m", "extract"), "extract only quotes recordings"),
         (("--teacher-agent", "chat"), "the 'chat' agent only answers"),
         (("--teacher-agent", "tool"), "no agent named 'tool'"),
         (("--files", "nowhere"), "nowhere: no such file"),

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from conftest import REPOSITORY, Upskill
 from upskill.authoring.evidence.commands import shell_command
-from upskill.authoring.evidence.extract import quote_trace
+from upskill.authoring.evidence.quotations import quote_trace
 from upskill.authoring.material.material import gather
 from upskill.errors import UsageError
 from upskill.plain import fields_of
@@ -1592,14 +1592,14 @@ def test_a_file_alone_is_shown_and_what_is_wrapped_stays_indented(
 def test_generate_says_why_a_file_is_no_trace(tmp_path: Path, upskill: Upskill) -> None:
     path = tmp_path / "log.json"
     path.write_text('{"lines": ["it went well"]}', encoding="utf-8")
-    done = upskill("generate", "--from", path, "-m", "extract")
+    done = upskill("generate", "--from", path, "--handoff", "desk")
     told = " ".join(done.err.split())
     assert done.code == 2
     assert "no task was given, and no trace to take one from" in told
     assert ": not in any known trace format" in told
     assert "swe-agent" in told
     path.write_text('{"type": "summary", "sessionId": "s"}\n', encoding="utf-8")
-    told = " ".join(upskill("generate", "Do it.", "--from", path, "-m", "extract").err.split())
+    told = " ".join(upskill("generate", "Do it.", "--from", path, "--handoff", "desk").err.split())
     assert "detected as claude-code (Claude Code session)" in told
     assert "If it is a document, write --from doc:" in told
 

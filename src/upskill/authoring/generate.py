@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.evidence.extract import extract
 from upskill.authoring.evidence.sessions import Sessions
 from upskill.authoring.material.material import Material, Piece, Tools, gather, no_task
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.saving.output import Destination, as_name, named_after
+from upskill.authoring.saving.output import Destination, named_after
 from upskill.authoring.saving.provenance import (
     DRAFT,
     UNPROVEN,
@@ -35,7 +34,7 @@ from upskill.authoring.writing.skill_writer import Draft, write_skill
 from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget, summarize
-from upskill.authoring.writing.teachers import EXTRACT, check_start, choose_attempts, choose_teacher
+from upskill.authoring.writing.teachers import check_start, choose_attempts, choose_teacher
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address
 from upskill.models.addresses import resolve
@@ -75,7 +74,7 @@ _PLACEHOLDER_SUITE = Suite.parse(
 class Generated:
     skill: Skill
     folder: Path
-    suite: Suite | None  # None: `extract` writes no tests
+    suite: Suite
     material: Material
     teacher: Address
     student: Address | None  # None: nothing was evaluated
@@ -161,30 +160,6 @@ def generate_now(
     return asyncio.run(generate(options, store=store, models=models, events=events))
 
 
-def _check_extract(options: GenerateOptions, material: Material) -> None:
-    unused = {
-        "--feedback": options.feedback,
-        "--tests": options.tests,
-        "--student": options.student,
-    }
-    if flag := next((flag for flag, value in unused.items() if value), ""):
-        raise UsageError(
-            f"-m extract and {flag} cannot be used together: extract only quotes traces and writes or runs no tests",
-            "Choose a teacher with -m.",
-        )
-    if material.skill is not None:
-        raise UsageError(
-            "-m extract only quotes traces; it cannot change a skill", "Choose a teacher with -m."
-        )
-    if not material.traces:
-        document = next((file.path for file in material.files if file.kind == "doc"), "")
-        what = f"{document} was read as a document" if document else "none was given"
-        raise UsageError(
-            f"-m extract needs a trace, but {what}",
-            f"Pass one with --from (trace:{document or 'FILE'} forces the type), or choose a teacher with -m.",
-        )
-
-
 def _not_made(refinement: Refinement | None, folder: Path) -> str:
     unchanged = "The skill is unchanged."
     tried = (
@@ -216,12 +191,9 @@ class Generation:
         self.events = events
         self.tools = tools
         self.keys = models.context.keys if models else find_keys()
-        self.extracts = options.teacher == EXTRACT
         self.teacher = choose_teacher(options, self.keys)
         self.feedback = Feedback()
         self.material = self.gather()
-        if self.extracts:
-            _check_extract(options, self.material)
         older = self.material.skill
         self.suite = (
             Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
@@ -233,7 +205,7 @@ class Generation:
         writer = options.test_writer or (None if options.handoff else options.settings.test_writer)
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
         self.student: Address | None = None
-        if not options.no_eval and not self.extracts:
+        if not options.no_eval:
             named = (options.student,) if options.student else ()
             (name,) = choose_students(named, options.settings, events.message, "--student")
             self.student = resolve(name, options.base_url, self.keys)
@@ -269,9 +241,8 @@ class Generation:
         provenance = self._provenance(skill, refinement).with_cost(cost)
         is_improved = self._is_improved(skill)
         skill = mark_own_lines(provenance.add_to(named_after(folder, skill)), self.material)
-        if suite:
-            # Cases for a change that was not made would only fail.
-            skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
+        # Cases for a change that was not made would only fail.
+        skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
         skill, previous = self.destination.save(skill, folder)
         self.destination.remove_draft(self.draft, folder, quietly=self.repeats)
         if self.requested and not is_improved:
@@ -395,13 +366,7 @@ class Generation:
     async def learn(self, models: Models) -> None:
         """Add to the material. The teacher of `teach` does its task here."""
 
-    async def _make(
-        self, models: Models, store: Store
-    ) -> tuple[Skill, Suite | None, Refinement | None]:
-        if self.extracts:
-            skill = self._extract()
-            store_unproven(store, self._search_id(None), skill)
-            return skill, None, None
+    async def _make(self, models: Models, store: Store) -> tuple[Skill, Suite, Refinement | None]:
         drafts, suite, material = await self._write(models)
         repeated = describe_near_duplicates(group_near_duplicates(suite.cases))
         for warning in [*await check_suite_quality(suite, drafts[0]), *repeated]:
@@ -425,14 +390,11 @@ class Generation:
             judge = self._plan(_PLACEHOLDER, self.suite).judge if self.suite else None
             if judge:
                 await models.get(judge, "judge")
-        if not self.extracts:
-            await models.get(self.teacher, "teacher")
-            if self.writes_cases:
-                await models.get(self.writer, "test writer")
+        await models.get(self.teacher, "teacher")
+        if self.writes_cases:
+            await models.get(self.writer, "test writer")
 
     def _announce_cost(self, models: Models) -> None:
-        if self.extracts:
-            return
         size = SearchSize(
             material=min(self.material.tokens, material_budget(self.teacher)),
             tokens=self.options.tokens,
@@ -550,23 +512,6 @@ class Generation:
             return older
         return replace(older, cases=(*older.cases, *written.cases)) if older else written
 
-    def _extract(self) -> Skill:
-        tell, tokens = self.events.message, self.options.tokens
-        tell(
-            "Quoting the trace. To have a teacher turn the quotations into a skill, use -m MODEL or --handoff DIR."
-        )
-        name = (
-            self.name
-            or as_name(" ".join(self.material.task.split()[:6]))[:40].strip("-")
-            or "session"
-        )
-        extraction = extract(self.material.traces, name, tokens=tokens)
-        if extraction.left_out:
-            left_out = counted(extraction.left_out, "quotation")
-            tell(f"Left out: {left_out}, which did not fit in {tokens} tokens (--tokens).")
-        provenance = Provenance().with_sources(extraction.sources, self.material.excerpts())
-        return provenance.add_to(extraction.skill)
-
     async def _open_refiner(self, material: Material, models: Models) -> Refiner:
         teacher = await models.get(self.teacher, "teacher")
         refiner = self.refiner(teacher, material, self.options.tokens)
@@ -593,15 +538,14 @@ class Generation:
         store_unproven(store, self._search_id(suite), skill, proposal, self.material.task)
         return proposal.skill
 
-    def _search_id(self, suite: Suite | None) -> str:
+    def _search_id(self, suite: Suite) -> str:
         """Candidates are stored by this digest; a refiner is part of it where it is not the usual one."""
         options = self.options
-        cases = suite.fingerprint if suite else ""
         search = [
             self.material.task,
             self.teacher.name,
             self.student,
-            cases,
+            suite.fingerprint,
             options.tokens,
             options.repeat_count,
         ]

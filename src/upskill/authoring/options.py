@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from upskill.agents import Bounds
 from upskill.authoring.lesson.lesson import TEACHER_BOUNDS
@@ -43,7 +42,7 @@ class GenerateOptions(StudentOptions):
     teacher: str | None = model_option(
         "-m",
         "--teacher",
-        help="The model that writes the skill. `extract` quotes a trace, without a model, tests or an evaluation.",
+        help="The model that writes the skill.",
     )
     handoff: str | None = option(
         "--handoff",
@@ -139,8 +138,6 @@ class GenerateOptions(StudentOptions):
         show_default=True,
     )
 
-    can_extract: ClassVar[bool] = True  # whether `-m extract` can be the teacher
-
     @property
     def student_acts(self) -> bool:
         return self.agent != "chat"
@@ -153,7 +150,6 @@ class GenerateOptions(StudentOptions):
 @dataclass(kw_only=True)
 class TeachOptions(GenerateOptions):
     default_bounds = TEACHER_BOUNDS
-    can_extract = False
 
     teacher: str | None = model_option(
         "-m", "--teacher", help="The model that does the task and writes the skill."

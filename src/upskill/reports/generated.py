@@ -62,9 +62,7 @@ def render(generated: Generated) -> list[RenderableType]:
         blocks += [
             indented(Text(f"Note: {warning}", style="dim")) for warning in evaluation.warnings
         ]
-    if generated.suite and (
-        authors := describe_authors(case.metadata for case in generated.suite.cases)
-    ):
+    if authors := describe_authors(case.metadata for case in generated.suite.cases):
         blocks.append(indented(Text(authors)))
     if generated.spent:
         making = {role: tokens for role, (tokens, _) in generated.cost.spent.items()}
@@ -111,8 +109,6 @@ def _next_commands(generated: Generated) -> str:
         rows.append(("upskill show last", "prompts and answers"))
     elif generated.fit:
         rows.append(("upskill show last:train", "prompts and answers for train cases"))
-    if generated.suite is None:
-        rows.append((f"upskill tests {folder} -m MODEL", "write test cases"))
     if not (generated.held_out or generated.fit):
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
     if Provenance.of(generated.skill).sources:
@@ -252,7 +248,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "previous": str(generated.previous) if generated.previous else None,
         "teacher": generated.teacher.name,
         "student": generated.student.name if generated.student else None,
-        "suite": _suite_to_json(suite) if suite else None,
+        "suite": _suite_to_json(suite),
         "attempts": [_attempt_to_json(attempt) for attempt in refinement.attempts]
         if refinement
         else [],

@@ -11,7 +11,6 @@ from upskill.plain import fields_of
 from upskill.runs.planning.plan import CheckFinding, Result
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run
-from upskill.suites import OWN_FACTS
 from upskill.verdicts.outcome import Outcome
 
 OUTCOMES = {True: "passed", False: "failed", None: "errored"}
@@ -111,8 +110,6 @@ def author_of(case: StoredCase, source: str = "") -> str:
     author = case.metadata.get("author")
     if isinstance(author, str) and author.strip():
         return author.strip()
-    if OWN_FACTS in case.tags:
-        return "the skill's own lines"
     if case.evidence:
         return "a model, from evidence"
     return "a model" if source == "generated" else "people"

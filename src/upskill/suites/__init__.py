@@ -12,7 +12,6 @@
 from upskill.suites.suite import (
     HELD_OUT_SHARE,
     LOOK_UP,
-    OWN_FACTS,
     READ,
     Case,
     Reading,
@@ -26,7 +25,6 @@ from upskill.suites.suite import (
 __all__ = [
     "HELD_OUT_SHARE",
     "LOOK_UP",
-    "OWN_FACTS",
     "READ",
     "Case",
     "Reading",

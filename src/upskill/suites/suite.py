@@ -332,9 +332,6 @@ def describe_authors(cases: Iterable[Mapping[str, Any]]) -> str:
     return f"Written: {'; '.join(parts)}.{share}" if parts else ""
 
 
-OWN_FACTS = "own facts"  # the tag of cases that ask for what the lines of the skill say
-
-
 @dataclass(frozen=True)
 class Suite:
     cases: tuple[Case, ...]

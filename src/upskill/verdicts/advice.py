@@ -14,7 +14,6 @@ from upskill.verdicts.verdict import (
     DISPUTED,
     ERRORS,
     ISOLATION,
-    LOOK_UP,
     PART,
     SAME_ANSWERS,
     SEARCH,
@@ -47,7 +46,7 @@ def decision_in_words(
     decision: str, reason: str, replayed: str | None = "", on_these: str = ""
 ) -> str:
     """For tables and pictures: the decision, what prevents it, the one on these cases, and whether it is replayed."""
-    if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH, USED):
+    if reason in (UNFINISHED, UNTESTED, SEARCH, USED):
         return f"{reason}{' (replayed)' if replayed else ''}"
     more = next(
         (
@@ -147,8 +146,6 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
         done, trials = verdict.progress
         when = "after each full round" if verdict.anytime else "when all trials have run"
         return f"Unfinished: {done:,} of {counted(trials, 'trial')}. The verdict on {skill} comes {when}."
-    if verdict.reason == LOOK_UP:
-        return f"The cases only look up {skill}'s own facts: {lift}."
     if verdict.reason == UNTESTED:
         return f"Untested: {skill} and its cases both come from a model's memory, so {lift} says nothing about {model}."
     if verdict.alone:
@@ -184,9 +181,8 @@ def _errored(verdict: Verdict) -> str:
 
 def is_too_weak(verdict: Verdict) -> bool:
     """Whether a stronger student is the next step: this one gains nothing or is undecided, and fails often."""
-    open_or_nothing = verdict.decision in ("undecided", "no effect") and verdict.reason not in (
-        *_NOT_RUN,
-        LOOK_UP,
+    open_or_nothing = (
+        verdict.decision in ("undecided", "no effect") and verdict.reason not in _NOT_RUN
     )
     return open_or_nothing and (verdict.skill.pass_rate or 0.0) < GOOD_PASS_RATE
 
@@ -221,11 +217,6 @@ def advise(
             else ""
         )
         return " ".join(filter(None, (f"{reject}{costs}.", rarely_activated or failing)))
-    if verdict.reason == LOOK_UP:
-        return (
-            "This shows that the student finds what the skill says, not that it helps with a task. Add your own "
-            "cases with --tests."
-        )
     if verdict.reason == UNTESTED:
         return "Generate it from a source (--from), or add your own cases with --tests."
     more = _advise_evidence(verdict)

@@ -22,7 +22,6 @@ DISPUTED = "disputed trials could explain it"
 UNFINISHED = "unfinished"
 SNAPSHOTS = "snapshots"  # the arms were answered by different ones
 NO_EVIDENCE_NEEDED = (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED, ERRORS_COULD_EXPLAIN, DISPUTED)
-LOOK_UP = "look-up of its own facts"  # the cases ask for the skill's own lines
 UNTESTED = "untested"  # the skill and its cases are both a model's memory
 SEARCH = "part of a search"  # which decides by comparing candidates
 USED = "a search has used these cases"  # to choose the skill

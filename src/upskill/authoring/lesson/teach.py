@@ -18,7 +18,7 @@ from upskill.authoring.lesson.lesson import (
 )
 from upskill.authoring.material.material import Tools
 from upskill.authoring.options import TeachOptions
-from upskill.authoring.writing.teachers import EXTRACT, check_start
+from upskill.authoring.writing.teachers import check_start
 from upskill.errors import UpskillError, UsageError
 from upskill.models.pool import Models
 from upskill.plain import counted
@@ -57,11 +57,6 @@ async def teach(
         )
     if not options.task.strip():
         raise UsageError("no task was given", 'Describe the task: upskill teach "…".')
-    if options.teacher == EXTRACT:
-        raise UsageError(
-            "extract only quotes recordings, so it cannot be a teacher",
-            "Choose a model; `upskill generate -m extract --from TRACE` quotes a recording.",
-        )
     tools = await check_start(options, models)
     if options.only_record:  # no student is needed
         options = replace(options, no_eval=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from upskill.authoring.evidence.commands import is_said, noise_of
-from upskill.authoring.evidence.extract import Quotations, quote_sessions
+from upskill.authoring.evidence.quotations import Quotations, quote_sessions
 from upskill.authoring.evidence.sessions import Overruled, Sessions
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
 from upskill.authoring.material.mcp import list_tools

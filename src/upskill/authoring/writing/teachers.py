@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from upskill.authoring.material.material import Tools, gather, read_tools
+from upskill.authoring.material.material import Tools, read_tools
 from upskill.authoring.options import GenerateOptions
 from upskill.errors import UsageError
 from upskill.models import Address
@@ -28,12 +28,7 @@ NEEDED = (
     f" ({', '.join(name for name, row in ENDPOINTS.items() if row.prices == 'free')})"
 )
 
-EXTRACT = "extract"  # quotes traces, without a model
 Choice = tuple[str, str]  # what to type, and why it works
-EXTRACT_TRACE: Choice = (
-    "-m extract --from TRACE",
-    "quotes an agent's session (`upskill trace list` lists them)",
-)
 HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files, for you or any agent to answer")
 HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such flag
 
@@ -88,8 +83,6 @@ def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address
                 "--handoff and -m (--teacher) cannot be used together", "Drop one of them."
             )
         return resolve(f"handoff:{options.handoff}")
-    if options.teacher == EXTRACT:
-        return Address(EXTRACT, EXTRACT, "")
     return resolve(teacher_name(options, keys), keys=keys)
 
 
@@ -126,8 +119,5 @@ async def check_start(options: GenerateOptions, models: Models | None) -> list[T
         )
     keys = models.context.keys if models else find_keys()
     if not (options.handoff or teacher_name(options, keys)):
-        # Quoting traces makes a new page, and changes no older skill.
-        is_new = gather("", sources=options.sources).skill is None
-        extract = [EXTRACT_TRACE] if options.can_extract and is_new else []
-        raise await asyncio.to_thread(NoTeacher, keys, [*extract, HANDOFF])
+        raise await asyncio.to_thread(NoTeacher, keys)
     return [await asyncio.to_thread(read_tools, name) for name in options.tools]

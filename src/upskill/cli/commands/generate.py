@@ -56,11 +56,11 @@ def command(**values: Any) -> None:
     \b
     upskill generate "deploy with tern" --from claude-code:last -m opus
     upskill generate "write a changelog" -e "fixed login -> Fixed: login" -m gpt
-    upskill generate --from session.jsonl -m extract   quotes, without a key
+    upskill generate --from session.jsonl --handoff desk   by hand, or any chat
     upskill generate "make it shorter" --from ./skills/tern -m sonnet
     """
     options = _Options(**values)
-    if options.receipt and (options.no_eval or options.teacher == "extract"):
+    if options.receipt and options.no_eval:
         raise UsageError(
             "--receipt needs an evaluation", "Drop --receipt, or let upskill evaluate the skill."
         )

@@ -21,7 +21,7 @@ from upskill.runs.stores import Candidate, Store
 from upskill.runs.stores.rows import files_from_json
 from upskill.sandboxes import printable
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
-from upskill.verdicts.verdict import LOOK_UP, UNTESTED
+from upskill.verdicts.verdict import UNTESTED
 
 MADE_BY = (
     "`upskill eval` stores each version that it measures, `upskill generate` each that it tries."
@@ -125,8 +125,7 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
         "fingerprint": version.fingerprint,
         "accepted": version.accepted,
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
-        "note": version.note
-        + (f" ({reason})" if (reason := verdict.get("reason")) in (LOOK_UP, UNTESTED) else ""),
+        "note": version.note + (f" ({UNTESTED})" if verdict.get("reason") == UNTESTED else ""),
         "baseline": verdict.get("baseline", {}).get("pass_rate"),
         "pass_rate": verdict.get("skill", {}).get("pass_rate"),
         "run": verdict.get("run"),

@@ -18,7 +18,7 @@ from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
 from upskill.runs.results.looks import Looks, looks_of, make_look
 from upskill.runs.results.shown import Unfinished, unfinished_models
 from upskill.runs.stores import Look, Page, Run, Store
-from upskill.suites import OWN_FACTS, Suite, are_from_memory
+from upskill.suites import Suite, are_from_memory
 from upskill.verdicts.advice import as_part, is_too_weak, with_advice
 from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.compute import compute_verdict
@@ -29,7 +29,6 @@ from upskill.verdicts.verdict import (
     CHOSEN,
     ERRORS,
     ISOLATION,
-    LOOK_UP,
     NO_EVIDENCE_NEEDED,
     PART,
     SEARCH,
@@ -136,7 +135,7 @@ class Evaluation:
         if (so_far := self.unfinished.get(model)) and verdict.reason != ISOLATION:
             progress = (so_far.done, so_far.trials)
             verdict = with_advice(replace(verdict.withhold(UNFINISHED), progress=progress))
-        elif self.in_search and verdict.reason not in (ERRORS, ISOLATION, LOOK_UP, UNTESTED):
+        elif self.in_search and verdict.reason not in (ERRORS, ISOLATION, UNTESTED):
             verdict = with_advice(replace(verdict.withhold(SEARCH), evidence_needed=None))
         return replace(verdict, model=model)
 
@@ -363,7 +362,7 @@ def _weigh(
         anytime=plan.scope,
         stopping_point=stopping_point_of(outcomes, plan.scope, plan.runs, cases),
         making_cost=making_cost,
-        tags={case.id: [tag for tag in case.tags if tag != OWN_FACTS] for case in suite.cases},
+        tags={case.id: case.tags for case in suite.cases},
         twins=plan.twins,
         has_reference=plan.reference_skill is not None,
         isolation_broken=leaked,
@@ -389,12 +388,7 @@ def _weigh(
         and verdict.reason not in NO_EVIDENCE_NEEDED
     ):
         return with_advice(replace(verdict.withhold(UNTESTED), evidence_needed=None))
-    # Of cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet.
-    on_these = verdict.these_cases.decision if verdict.these_cases else "undecided"
-    are_own_facts = any(OWN_FACTS in case.tags for case in suite.cases)
-    if are_own_facts and (verdict.is_beneficial or on_these in ("helps", "saves")):
-        return with_advice(verdict.withhold(LOOK_UP))
-    if plan.scope == "suite" and is_whole and not are_own_facts and never_varies(outcomes):
+    if plan.scope == "suite" and is_whole and never_varies(outcomes):
         return with_advice(verdict.made_exact(), has_reference=options.has_reference)
     return verdict
 

@@ -27,7 +27,6 @@ from upskill.verdicts.verdict import (
     CHOSEN,
     ERRORS,
     ISOLATION,
-    LOOK_UP,
     SNAPSHOTS,
     UNTESTED,
     USED,
@@ -50,7 +49,7 @@ STATUSES: dict[Decision, Status] = {
     "hurts": "repair",
 }
 # Reasons that no further round would remove.
-CANNOT_TELL = (ERRORS, ISOLATION, SNAPSHOTS, CHOSEN, USED, UNTESTED, LOOK_UP)
+CANNOT_TELL = (ERRORS, ISOLATION, SNAPSHOTS, CHOSEN, USED, UNTESTED)
 
 
 @dataclass

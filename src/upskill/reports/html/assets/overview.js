@@ -77,7 +77,7 @@ function costOfAll(models) {
 function decisionOf(report, verdict) {
   if (report.run.invalid || verdict.reason === "isolation") return ["✗", "invalid", "bad"];
   if (verdict.reason === "unfinished") return ["…", verdict.reason, "open"];
-  if (["look-up of its own facts", "untested"].includes(verdict.reason)) return ["?", verdict.reason, "open"];
+  if (verdict.reason === "untested") return ["?", verdict.reason, "open"];
   const errors = verdict.decision === "undecided" && verdict.reason.includes("error") ? " (errors)" : "";
   const replayed = verdict.replayed ? " (replayed)" : "";
   const these = verdict.these_cases?.decision ?? "undecided";

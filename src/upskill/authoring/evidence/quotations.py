@@ -1,12 +1,12 @@
-"""Extract: a page of quotations from traces, without a model. Each line but headings and SENTENCES cites its step."""
+"""Quotations from traces: commands that worked or failed, and what the person said, word for word."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from upskill.authoring.evidence.commands import (
     PATHS,
@@ -18,133 +18,8 @@ from upskill.authoring.evidence.commands import (
     outcome_of,
     shell_command,
 )
-from upskill.authoring.evidence.sessions import Sessions, words_in
-from upskill.authoring.saving.provenance import cite_lines
-from upskill.errors import UsageError
-from upskill.plain import counted
-from upskill.skills import Skill, estimate_tokens
+from upskill.authoring.evidence.sessions import Sessions
 from upskill.traces import Step, Trace
-
-DEFAULT_TOKENS = 800
-MAX_QUOTED_LINES = 12  # of one command or message
-TITLE = "# Quotations from a session"
-INTRODUCTION = (
-    "Everything that is indented was said or run in the session, word for word. Nobody has judged it: what ran before a"
-    " success need not be what caused it. A teacher turns this into a skill."
-)
-Section = Literal["messages", "worked", "failed"]
-HEADINGS: dict[Section, str] = {
-    "messages": "## What the person said after the first message",
-    "worked": "## Commands that worked, in their order",
-    "failed": "## Commands that failed",
-}
-LOOKING_LEFT_OUT = "Commands that only look around are left out."
-FAILED, ERROR, SUCCESS = (
-    "Failed:",
-    "From its output:",
-    "The next run of the same command that succeeded:",
-)
-BETWEEN, MORE_BETWEEN = "Ran or changed in between:", "Some of what ran or changed in between:"
-CUT = "(cut here)"
-SENTENCES = (INTRODUCTION, LOOKING_LEFT_OUT, FAILED, ERROR, SUCCESS, BETWEEN, MORE_BETWEEN, CUT)
-
-
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    skill: Skill
-    sources: Mapping[str, tuple[str, ...]]  # of `cite_lines`: the ids of steps
-    left_out: int = 0  # quotations that did not fit into the tokens
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """Lines that stay together on the page, each with the id of its step."""
-
-    section: Section
-    lines: tuple[tuple[str, str], ...]
-
-
-def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS) -> Extraction:
-    """A skill of about this many tokens that quotes these traces, whose secrets are already redacted.
-
-    Of several sessions the latest comes first, and commands that a later message overrules are left out.
-    """
-    entries: dict[_Entry, None] = {}
-    sessions = Sessions(traces)
-    overruled = {each.word for each in sessions.overruled}
-    for number, quotations in reversed(list(enumerate(quote_sessions(sessions)))):
-        prefix = f"{sessions.prefix(number)}s"
-        for message in quotations.messages:
-            entries[_Entry("messages", tuple(_quoted(message, prefix)))] = None
-        for command in quotations.worked:
-            if not overruled & words_in(command.text):
-                entries[_Entry("worked", tuple(_quoted(command, prefix)))] = None
-        for failure in quotations.failed:
-            entries[_Entry("failed", tuple(_quote_failure(failure, prefix)))] = None
-    if not entries:
-        calls = counted(sum(len(trace.calls) for trace in traces), "tool call")
-        raise UsageError(
-            f"nothing to quote ({calls}): the session has only exploratory commands, such as ls or cat,"
-            " and no message after the first",
-            "Pass another trace with --from, or let a model read this one: -m MODEL or --handoff DIR.",
-        )
-    fitting: list[_Entry] = []
-    for entry in sorted(entries, key=lambda entry: list(HEADINGS).index(entry.section)):
-        if (
-            not fitting
-            or estimate_tokens("\n".join(line for line, _ in _body([*fitting, entry]))) <= tokens
-        ):
-            fitting.append(entry)
-    body = _body(fitting)
-    sources = cite_lines((line, (step,) if step else ()) for line, step in body)
-    goal = " ".join(sessions.latest_goal().split())
-    began = f" It began with: {goal[:300]}" if goal and not set("<>") & set(goal) else ""
-    number = counted(len(sessions.traces), "session")
-    description = f"Quotations from {number}: commands that worked, commands that failed, what the person said.{began}"
-    skill = Skill.new(name, description, "\n".join(line for line, _ in body))
-    return Extraction(skill, sources, len(entries) - len(fitting))
-
-
-def _body(entries: list[_Entry]) -> list[tuple[str, str]]:
-    """The lines of the page, each with the id of its step; our own have none."""
-    lines = [(TITLE, ""), ("", ""), (INTRODUCTION, "")]
-    for section, heading in HEADINGS.items():
-        here = [entry for entry in entries if entry.section == section]
-        if not here:
-            continue
-        lines += [("", ""), (heading, "")]
-        if section == "worked":
-            lines += [("", ""), (LOOKING_LEFT_OUT, ""), ("", "")]
-        for entry in here:
-            lines += [("", ""), *entry.lines] if section == "messages" else entry.lines
-    return lines
-
-
-def _quote_failure(failure: FailedCommand, prefix: str) -> Iterator[tuple[str, str]]:
-    parts = (
-        (FAILED, [failure.command]),
-        (ERROR, [Quotation(failure.error, failure.command.step)] if failure.error else []),
-        (MORE_BETWEEN if failure.more_between else BETWEEN, failure.between),
-        (SUCCESS, [failure.success] if failure.success else []),
-    )
-    for label, quotes in parts:
-        if quotes:
-            # Without an empty line around it, an indented line belongs to the paragraph before.
-            yield from [("", ""), (label, ""), ("", "")]
-            yield from (line for quote in quotes for line in _quoted(quote, prefix))
-
-
-def _quoted(quote: Quotation, prefix: str) -> Iterator[tuple[str, str]]:
-    """Indented, so that nothing quoted can be read as a part of the page."""
-    step = f"{prefix}{quote.step}"
-    lines = [
-        line for line in quote.text.encode("utf-8", "replace").decode().splitlines() if line.strip()
-    ]
-    for line in lines[:MAX_QUOTED_LINES]:
-        yield f"    {line}", step
-    if len(lines) > MAX_QUOTED_LINES:
-        yield CUT, ""
-
 
 MAX_ERROR_LINES = 5
 MAX_BETWEEN = 12  # calls between a failure and the next success

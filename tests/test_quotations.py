@@ -1,4 +1,4 @@
-"""Extract: a trace becomes a page of quotations, every line of which is in the trace."""
+"""Quotations of traces: commands that worked or failed and what the person said, each in the step that it cites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conftest import REPOSITORY, Upskill
+from conftest import REPOSITORY
 from upskill.authoring.evidence.commands import (
     command_key,
     error_line,
@@ -18,25 +18,9 @@ from upskill.authoring.evidence.commands import (
     shell_command,
     step_failed,
 )
-from upskill.authoring.evidence.extract import (
-    CUT,
-    ERROR,
-    FAILED,
-    HEADINGS,
-    INTRODUCTION,
-    SENTENCES,
-    TITLE,
-    Extraction,
-    FailedCommand,
-    Quotation,
-    extract,
-    quote_trace,
-)
+from upskill.authoring.evidence.quotations import FailedCommand, Quotation, quote_trace
 from upskill.authoring.material.material import gather
-from upskill.authoring.saving.provenance import Provenance, sourced_lines
-from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
-from upskill.skills import Skill
 from upskill.traces import Status, Step, Trace
 from upskill.traces.formats import read_trace
 from upskill.traces.redaction.redact import redact_trace
@@ -77,12 +61,6 @@ def failed(command: str, output: str) -> Step:
     return ran(command, output, "error")
 
 
-def quoted_lines(body: str) -> list[str]:
-    """The lines of a page that are not its own."""
-    own = {TITLE, *HEADINGS.values(), *SENTENCES, ""}
-    return [line.strip() for line in body.splitlines() if line not in own]
-
-
 def strings(value: object) -> Iterator[str]:
     if (items := as_list(value)) is not None:
         yield shlex.join(map(str, items))
@@ -95,59 +73,22 @@ def strings(value: object) -> Iterator[str]:
         yield str(value)
 
 
-def text_of(trace: Trace) -> str:
-    return "\n".join(
-        text for step in trace.steps for text in (step.text, step.output, *strings(step.arguments))
-    )
-
-
-def check_quotations(made: Extraction, trace: Trace) -> None:
-    text, lines = text_of(trace), quoted_lines(made.skill.body)
-    assert lines
-    assert [line for line in lines if line not in text] == []
-    for line in lines:
-        for step in made.sources[line]:
-            assert 1 <= int(step.removeprefix("s")) <= len(trace.steps)
-    assert made.skill.problems("strict") == []
+def text_of(step: Step) -> str:
+    return "\n".join([step.text, *strings(step.arguments)])
 
 
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: f"{path.parent.name}-{path.stem[:20]}")
-def test_every_line_of_a_page_is_a_quotation(path: Path) -> None:
-    assert len(SESSIONS) >= 20
+def test_every_quotation_is_in_the_step_that_it_cites(path: Path) -> None:
     trace = redact_trace(read_trace(path)).trace
-    check_quotations(extract([trace], "page", tokens=5000), trace)
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        (ran("lamp on --hour 9"), Step("user", "# Not a heading\n```\nnor a fence")),
-        (failed("lamp on", "    error: no lamp\n\n\nFailed:\n"), ran("lamp on --lamp north")),
-        (failed("cat <<'E' > a\n'\nE", "bash: syntax error"), ran("a && b || c")),
-        (ran("python - <<'E'\n" + "\n".join(f"print({n})" for n in range(99)) + "\nE"),),
-        (Step("user", "Half a character: \ud800"), ran("say 'a\u2028b'", "\x1b[31mred\x1b[0m")),
-    ],
-)
-def test_nothing_in_a_trace_can_pass_for_the_page_itself(steps: tuple[Step, ...]) -> None:
-    trace = Trace((Step("user", "Go."), *steps))
-    made = extract([trace], "page")
-    text = text_of(trace).encode("utf-8", "replace").decode()
-    assert [line for line in quoted_lines(made.skill.body) if line not in text] == []
-    assert all(line.startswith("    ") for line in made.skill.body.splitlines() if line not in ("", TITLE, *SENTENCES)
-               and line not in HEADINGS.values())  # fmt: skip
-
-
-def test_only_quotations_cite_the_session() -> None:
-    trace = Trace(
-        (Step("user", "Go."), failed("lamp on", "Failed:\nno lamp"), ran("lamp on\n" * 30))
-    )
-    made = extract([trace], "page")
-    skill = Provenance().with_sources(made.sources, {}).add_to(made.skill)
-    lines = {line.text: (line.ids, line.is_untold) for line in sourced_lines(skill) if line.text}
-    assert {INTRODUCTION, FAILED, ERROR, CUT} <= lines.keys()
-    for line, (ids, is_untold) in lines.items():
-        assert (bool(ids), is_untold) == (line.startswith("    "), False), line
-    assert lines["    Failed:"] == (("s2",), False)
+    found = quote_trace(trace)
+    behind = [quote for each in found.failed for quote in (each.command, each.success) if quote]
+    quotes = [*found.messages, *found.worked, *behind]
+    assert quotes
+    for quote in quotes:
+        assert quote.text in text_of(trace.steps[quote.step - 1])
+    for each in found.failed:
+        output = trace.steps[each.command.step - 1].output
+        assert all(line in output for line in each.error.splitlines())
 
 
 def test_a_session_is_quoted_in_its_order() -> None:
@@ -189,49 +130,19 @@ def test_a_later_success_is_shown_beside_a_failure_and_called_no_cure() -> None:
         ran("gate open --window 9h"),
         ran("gate open --window 9h"),
     )
-    made = extract([Trace(steps)], "gate")
-    _, _, page = made.skill.body.partition(HEADINGS["failed"])
-    next_run = ("The next run of the same command that succeeded:", "    gate open --force")
-    assert page.split("\n\n")[1:] == [
-        *(
-            "Failed:",
-            "    gate open",
-            "From its output:",
-            "    gate: window closed",
-            "Ran or changed in between:",
-        ),
-        "    /srv/gate.toml\n    *** Update File: a.py\n    gate open --window 45m\n    gate status",
-        *next_run,
-        *("Failed:", "    gate open --window 45m", "From its output:", "    gate: window closed"),
-        *("Ran or changed in between:", "    gate status", *next_run),
+    found = quote_trace(Trace(steps))
+    assert [(each.command.text, each.error) for each in found.failed] == [
+        ("gate open", "gate: window closed"),
+        ("gate open --window 45m", "gate: window closed"),
     ]
-    worked = made.skill.body.partition(HEADINGS["worked"])[2].partition("##")[0]
-    assert (
-        worked.split("\n\n")[2]
-        == "    gate status\n    gate open --force\n    gate open --window 9h"
-    )
-    assert "cure" not in made.skill.body
-
-
-def test_a_page_says_that_it_is_no_skill_yet_and_keeps_to_its_tokens() -> None:
-    trace = read_trace(TARN)
-    made = extract([trace], "short", tokens=250)
-    assert made.skill.tokens <= 250
-    assert made.left_out > 10
-    assert "No, use the south depot" in made.skill.body  # what the person said comes first
-    assert "A teacher turns this into a skill." in made.skill.body
-    assert made.skill.description.startswith("Quotations from 1 session: ")
-    again = extract([trace], "short", tokens=250)
-    assert again.skill.fingerprint == made.skill.fingerprint
-    assert (
-        extract([trace, trace], "both", tokens=250).skill.body == made.skill.body
-    )  # the same session twice
-
-
-def test_a_trace_without_commands_or_messages_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"nothing to quote \(1 tool call\)") as nothing:
-        extract([Trace((Step("user", "Hello."), Step("assistant", "Hello."), ran("ls")))], "page")
-    assert "-m MODEL" in nothing.value.hint
+    assert [quote.text for quote in found.failed[0].between] == [
+        *("/srv/gate.toml", "*** Update File: a.py", "gate open --window 45m", "gate status"),
+    ]
+    assert [quote.text for quote in found.failed[1].between] == ["gate status"]
+    assert {each.success.text for each in found.failed if each.success} == {"gate open --force"}
+    assert [quote.text for quote in found.worked] == [
+        *("gate status", "gate open --force", "gate open --window 9h"),
+    ]
 
 
 def test_what_programs_write_is_not_what_the_person_said() -> None:
@@ -397,58 +308,3 @@ def test_where_no_status_is_told_the_output_decides() -> None:
     )
     found = quote_trace(trace)
     assert ([quote.step for quote in found.worked], found.failed) == ([3], ())
-
-
-# From the command line.
-
-
-def test_extract_writes_a_page_without_a_model_tests_or_an_evaluation(
-    upskill: Upskill, home: Path
-) -> None:
-    done = upskill("generate", "--from", TARN, "-m", "extract", "--json")
-    assert done.code == 0, done.err
-    assert (done.json["teacher"], done.json["calls"], done.json["suite"]) == ("extract", 0, None)
-    assert (done.json["student"], done.json["fit"], done.json["own_lines"]) == (None, None, 0)
-    saved = Skill.load(home / done.json["saved_to"])
-    assert saved.name == "ship-the-four-crates-to-the"
-    assert Provenance.of(saved).sources["tarn seal --wax red"] == ("s24",)
-    assert not any(file.path.startswith("evals/") for file in saved.files)
-    again = upskill("generate", "--from", TARN, "-m", "extract")
-    told = " ".join(again.err.split())
-    assert "To have a teacher turn the quotations into a skill" in told
-    assert "tokens (--tokens)" in told
-    assert f"Saved to {done.json['saved_to']} (unproven: nothing was run)" in again.out
-    shown = upskill("show", home / done.json["saved_to"], "--sources")
-    assert (shown.code, "s24" in shown.out) == (0, True)
-    assert "no source" not in shown.out
-
-
-def test_extract_refuses_what_it_has_no_use_for(upskill: Upskill, home: Path) -> None:
-    (home / "guide.txt").write_text("Herons are deployed on Mondays.\n")
-    Skill.new("greeter", "Greets. Use when greeting.", "- Say hello.").save(home / "greeter")
-    (home / "plain.txt").write_text("$ heron deploy --region eu-north\nexit code: 0\n")
-    for given, message in (
-        (("a task",), "needs a trace, but none was given"),
-        (("a task", "--from", "guide.txt"), "guide.txt was read as a document"),
-        (("a task", "--from", "plain.txt"), "trace:plain.txt forces the type"),
-        (("--from", TARN, "--from", "greeter"), "cannot change a skill"),
-        (("--from", TARN, "--tests", "t.yaml"), "-m extract and --tests cannot be used together"),
-        (
-            ("--from", TARN, "--student", "local"),
-            "-m extract and --student cannot be used together",
-        ),
-        (
-            ("--from", TARN, "--feedback", "f.json"),
-            "-m extract and --feedback cannot be used together",
-        ),
-    ):
-        done = upskill("generate", *given, "-m", "extract")
-        assert (done.code, message in " ".join(done.err.split())) == (2, True), done.err
-    plain = upskill(
-        "generate", "Deploy it.", "--from", "trace:plain.txt", "-m", "extract", "--json"
-    )
-    assert plain.code == 0, plain.err
-    assert (
-        "    heron deploy --region eu-north"
-        in Skill.load(home / plain.json["saved_to"]).body.splitlines()
-    )
