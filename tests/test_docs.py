@@ -12,8 +12,10 @@ import click
 import pytest
 
 from conftest import REPOSITORY, Upskill, write_script, write_skill
+from upskill import open_store
 from upskill.cli import COMMANDS, HIDDEN
 from upskill.cli import upskill as command_line
+from upskill.runs.stores import Review
 
 PAGES = {
     str(page.relative_to(REPOSITORY)): page
@@ -180,7 +182,6 @@ def test_commands_run_as_they_are_written(
     shutil.copy(TRACE, home / "trace.jsonl")
     shutil.copytree(home / "others", home / "project")
     (home / "promptfooconfig.yaml").write_text(PROMPTFOO, encoding="utf-8")
-    (home / "feedback.json").write_text('{"reviews": []}', encoding="utf-8")
     (home / "page.md").write_text(
         "Guests are greeted with the words ahoy and guest.\n", encoding="utf-8"
     )
@@ -188,6 +189,10 @@ def test_commands_run_as_they_are_written(
     assert (
         upskill("eval", "my-skill", "-m", "scripted:student.yaml").code == 0
     )  # `show last` and its like need a run
+    with open_store("runs") as store:  # `generate --feedback` needs a review
+        run = store.run("last")
+        trial = next(iter(store.results(run))).trial
+        store.add_review(run, Review(trial, "odd", "It greets twice."))
     lines = [given for words in commands_of(PAGES[name]) if (given := runnable(words)) is not None]
     if any(word.startswith("postgresql://") for line in lines for word in line):
         place = request.getfixturevalue("postgres").new_place()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shutil
 from base64 import b64decode
 from collections.abc import Callable
 from contextlib import chdir
@@ -27,7 +26,6 @@ from upskill.reports.html import page as html_page
 from upskill.reports.html.page import render
 from upskill.reports.json import to_dict
 from upskill.runs.results.evaluation import evaluation_of, first_results
-from upskill.runs.results.feedback import import_feedback
 from upskill.runs.stores.rows import Review
 from upskill.traces import Step
 
@@ -431,86 +429,18 @@ def test_the_policy_of_the_page_lets_nothing_run_that_is_not_its_own(
     ]
 
 
-def test_answers_are_marked_and_downloaded_as_feedback(
-    browser: Browser, report: str, run: tuple[Path, str]
-) -> None:
-    def use(page: Any) -> tuple[Any, ...]:
-        page.wait_for_selector("dialog[open] .answer")
-        answer = page.locator("dialog [data-arm=baseline]")
-        answer.get_by_text("wrong").click()
-        answer.locator("textarea").fill("It should name the guest. </script>")
-        answer.locator("textarea").blur()
-        answer.get_by_text("Saved.").wait_for()
-        page.reload()
-        page.wait_for_selector("dialog[open] .answer")
-        again = page.locator("dialog [data-arm=baseline] textarea").input_value()
-        page.keyboard.press("Escape")
-        with page.expect_download() as waiting:
-            page.get_by_role("button", name="Download feedback (3)").click()
-        text = Path(waiting.value.path()).read_text(encoding="utf-8")
-        page.goto(f"{report}#case=greet-5")
-        page.wait_for_selector("dialog[open] .answer")
-        page.locator("dialog [data-arm=baseline]").get_by_role("button", name="Clear").click()
-        page.locator("dialog [data-arm=baseline]").get_by_text("Removed.").wait_for()
-        left = json.loads(page.evaluate("Object.values(localStorage)")[0])
-        return again, waiting.value.suggested_filename, json.loads(text), left
-
-    again, name, said, left = browser.run(use, f"{report}#case=greet-5")
-    reviews = {(each["case"], each["arm"]): each for each in said["reviews"]}
-    review = reviews.pop(("greet-5", "baseline"))
-    verdicts = {key: each["verdict"] for key, each in reviews.items()}
-    assert verdicts == {("greet-1", "baseline"): "right", ("greet-5", "skill"): "wrong"}
-    assert again == "It should name the guest. </script>"
-    assert (name, said["run"], said["skill"], said["status"]) == (
-        "feedback.json",
-        run[1],
-        "greeter",
-        "complete",
-    )
-    assert review.pop("timestamp").endswith("Z")
-    assert review == {
-        "run_id": f"{run[1]}/greet-5/scripted:learns/baseline/0",
-        "case": "greet-5",
-        "model": "scripted:learns",
-        "arm": "baseline",
-        "seed": 0,
-        "verdict": "wrong",
-        "feedback": "It should name the guest. </script>",
-    }
-    assert [(one["case"], one["verdict"], one["feedback"]) for one in left] == [("greet-5", "", "")]
-
-
-def test_what_is_taken_back_is_gone_from_the_page_and_from_the_store_that_reads_its_file(
-    browser: Browser, report: str, run: tuple[Path, str], tmp_path: Path
-) -> None:
-    file = tmp_path / "feedback.json"
-
+def test_reviews_are_shown_and_cannot_be_changed(browser: Browser, report: str) -> None:
     def use(page: Any) -> tuple[Any, ...]:
         answer = page.locator("dialog[open] [data-arm=skill]")
         answer.wait_for()
-        shown = (
-            answer.locator("input:checked").get_attribute("value"),
-            answer.locator("textarea").input_value(),
-        )
-        answer.get_by_role("button", name="Clear").click()
-        answer.get_by_text("Removed.").wait_for()
-        page.reload()
-        answer.wait_for()
-        left = answer.locator("input:checked").count(), answer.locator("textarea").input_value()
+        shown = answer.locator(".feedback").inner_text()
+        forms = page.locator("form.feedback").count()
         page.keyboard.press("Escape")
-        with page.expect_download() as waiting:
-            page.get_by_role("button", name="Download feedback (1)").click()
-        file.write_bytes(Path(waiting.value.path()).read_bytes())
-        return shown, left
+        return shown, forms, page.locator("#people").inner_text()
 
-    found = browser.run(use, f"{report}#trial=greet-5/scripted%3Alearns/skill/0")
-    assert found == (("wrong", "a note"), (0, ""))
-    copied = shutil.copytree(run[0], tmp_path / "runs")
-    with open_store(copied) as store:
-        assert len(store.reviews(store.run(run[1]))) == 2
-        told = import_feedback(store, store.run(run[1]), file)
-        assert (told.taken_back, told.stored) == (1, 1)
-        assert [each.trial.case for each in store.reviews(store.run(run[1]))] == ["greet-1"]
+    shown, forms, people = browser.run(use, f"{report}#trial=greet-5/scripted%3Alearns/skill/0")
+    assert (shown, forms) == ("Marked: wrong. a note", 0)
+    assert "Marked: 1 right, 1 wrong." in people
 
 
 def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: str) -> None:

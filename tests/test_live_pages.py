@@ -420,9 +420,7 @@ def test_marks_made_with_the_keyboard_are_stored_and_shown_again(
     with served(tmp_path / "runs") as live:
 
         def again(page: Any) -> tuple[bool, str]:
-            page.locator("#people tbody tr", has_text="too few ratings").first.wait_for(
-                state="attached"
-            )
+            page.locator("#people", has_text="Marked: 1 wrong.").wait_for(state="attached")
             form = page.locator("dialog .answer[data-arm=skill] form.feedback")
             form.wait_for()
             return form.locator("input[value=wrong]").is_checked(), form.locator(

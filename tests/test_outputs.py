@@ -29,7 +29,6 @@ FILES = {
     "report.html": ("report", "last", "-o"),
     "replies.jsonl.gz": ("export", "last", "--replies"),
     "runs.csv": ("runs", "--csv"),
-    "feedback.json": ("feedback", "last", "-o"),
     **{
         f"export.{kind}": ("export", "last", "--format", kind, "-o")
         for kind in ("csv", "junit", "markdown", "svg")

@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 from upskill.errors import UsageError
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
-# How the files begin that `report`, `export`, `runs`, `feedback`, `pack` and `eval --report` write.
+# How the files begin that `report`, `export`, `runs`, `pack` and `eval --report` write.
 _OURS = re.compile(
     rb"run,(?:created,)?skill,model,"  # CSV
     rb'|\{\s*"run": "[^"]+",.{0,1000}"skill": '  # JSON

@@ -25,7 +25,7 @@ from upskill.authoring.saving.provenance import (
 )
 from upskill.authoring.search.comparison import CONFIRMING_PAIRS, Attempt
 from upskill.authoring.search.failures import stored_failures
-from upskill.authoring.search.feedback import Feedback, read_marks
+from upskill.authoring.search.feedback import Feedback, read_feedback
 from upskill.authoring.search.improve import add_stored_evidence, store_unproven
 from upskill.authoring.search.refine import Refinement, RefineOptions, refine
 from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
@@ -49,7 +49,7 @@ from upskill.runs.planning.options import choose_students
 from upskill.runs.planning.plan import USED_KEY, Plan, PlanOptions, make_plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import check_suite_quality
-from upskill.runs.stores import Store
+from upskill.runs.stores import Store, find_store
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
@@ -317,13 +317,10 @@ class Generation:
             raise UsageError(
                 "--feedback needs the skill that it is about", "Pass its folder with --from."
             )
-        judged = bool(options.judge or options.settings.judge)
-        location = options.store_location
-        self.feedback = read_marks(
-            options.feedback, older, self.suite, store, location, judged=judged
-        )
+        found = nullcontext(store) if store else find_store(options.store_location)
+        with found or nullcontext() as opened:
+            self.feedback = read_feedback(opened, older, self.suite)
         self.material = self.feedback.add_to(self.material)
-        self.suite = self.feedback.strengthen(self.suite) if self.suite else None
         for line in self.feedback.outcomes():
             self.events.message(f"Feedback on {line}.")
 

@@ -33,11 +33,10 @@ class GenerateOptions(StudentOptions):
         "To force the type, write doc:PATH, trace:PATH or skill:PATH.",
         metavar="PATH",
     )
-    feedback: tuple[str, ...] = option(
+    feedback: bool = option(
         "--feedback",
-        default=(),
-        help="People's feedback on the skill's answers: feedback.json from a report or `upskill feedback`; repeatable.",
-        metavar="FILE",
+        default=False,
+        help="Show the teacher what people said about the skill's answers in `upskill view`.",
     )
     teacher: str | None = model_option(
         "-m",

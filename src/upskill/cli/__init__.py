@@ -47,7 +47,6 @@ COMMANDS = {
     "compare": "Show which cases changed between two runs, with both answers.",
     "export": "Export a run for other tools, or its replies for other machines.",
     "view": "View stored runs in a browser, live while they run.",
-    "feedback": "Show how well checks agree with people's feedback on answers.",
     "runs": "List the stored runs, as bars or as a table of skills and models.",
     "store": "Delete stored runs that you no longer need.",
     "verify": "Check a skill's receipt, without a model.",

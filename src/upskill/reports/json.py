@@ -10,6 +10,7 @@ from typing import Any
 from upskill.reports import ReportContext
 from upskill.reports.trial_rows import author_of
 from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.results.reviews import count_marks
 from upskill.runs.stores import Run
 from upskill.suites import count_authors
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
@@ -89,7 +90,7 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
             }
             for trial, reason in evaluation.invalid
         ],
-    } | ({"feedback": evaluation.people.to_dict()} if evaluation.people else {})
+    } | ({"feedback": {"marks": count_marks(evaluation.reviews)}} if evaluation.reviews else {})
 
 
 def replay_to_dict(run: Run) -> dict[str, Any] | None:

@@ -9,6 +9,5 @@
 - `library`: which decisions stand for many skills and models
 - `diagnosis`: what each case can still show; `choices`: which model is worth its price
 - `requirements`: conditions that CI holds a skill to
-- `agreement`: how well checks agree with people
 - `trigger_metrics`: how readily a model activates a skill
 """

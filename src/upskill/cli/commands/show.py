@@ -25,7 +25,7 @@ from upskill.reports.terminal import details
 from upskill.reports.trial_rows import result_to_json
 from upskill.runs.planning.plan import Arm, Result
 from upskill.runs.results.evaluation import evaluation_of, mixed_snapshots
-from upskill.runs.results.feedback import agreement_with_people
+from upskill.runs.results.reviews import count_marks, describe_marks
 from upskill.runs.results.shown import unfinished_models
 from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
@@ -153,8 +153,9 @@ def render_page(
         raise UsageError(
             f"{run.id}: there is no page {number}", "Drop --page to see the first one."
         )
-    people = agreement_with_people(store, run)
-    notes = [*mixed_snapshots(store.snapshots(run)), *(people.lines() if people else ())]
+    notes = mixed_snapshots(store.snapshots(run))
+    if reviews := store.reviews(run):
+        notes.append(describe_marks(reviews))
     parts: list[RenderableType] = [
         *trials.render_heading(
             run, store.progress(run), store.leaks(run), notes, unfinished_models(store, run)
@@ -212,8 +213,8 @@ def _show_json(store: Store, run: Run, options: ShowOptions) -> None:
         click.echo(
             f"{',' if number else ''}\n    {to_json_text(result_to_json(result), 4)}", nl=False
         )
-    people = agreement_with_people(store, run)
-    more = f',\n  "feedback": {to_json_text(people.to_dict())}' if people else ""
+    marks = count_marks(store.reviews(run))
+    more = f',\n  "feedback": {to_json_text({"marks": marks})}' if marks else ""
     click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')
 
 

@@ -28,7 +28,7 @@ from upskill.reports.html.data import (
 from upskill.reports.view import replay_note
 from upskill.runs.planning.plan import Result
 from upskill.runs.results.evaluation import Evaluation
-from upskill.runs.results.feedback import feedback_document
+from upskill.runs.results.reviews import review_rows
 from upskill.sandboxes import CONTROL_RANGES, printable
 
 # Bytes of a page with up to this many trials, and bytes that each further one may add. If a run has more text,
@@ -62,10 +62,9 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
         seeds = max(1, evaluation.plan.runs * MAX_TRIALS // trials)
         results, trials = partial(context.first_results, seeds), MAX_TRIALS
         report["run"]["seeds"] = report["run"]["seeds"][:seeds]
-    reviews = feedback_document(
-        evaluation.run, evaluation.people.reviews if evaluation.people else ()
-    )["reviews"]
-    report["reviews"] = [review | {"seed": page_seed(review["seed"])} for review in reviews]
+    report["reviews"] = [
+        row | {"seed": page_seed(row["seed"])} for row in review_rows(evaluation.reviews)
+    ]
     lines = (
         [report["headline"], *report["conclusions"]]
         if len(report["conclusions"]) > 1

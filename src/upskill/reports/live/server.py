@@ -44,7 +44,7 @@ from upskill.reports.live.pages import (
 )
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.feedback import MAX_NOTE, MAX_SEED, feedback_document
+from upskill.runs.results.reviews import MAX_NOTE, review_rows
 from upskill.runs.stores import Review, Run, Store
 from upskill.runs.stores.rows import FeedbackVerdict
 
@@ -56,6 +56,7 @@ WORTH_COMPRESSING = 2_000  # bytes
 SMALL = 3_000  # a run with at most this many results is summarized while the page waits
 RECOMPUTE_FACTOR = 24  # a run in progress is summarized again after this many times as long as that took, at least 1 s
 MAX_SUMMARIES = 100  # in memory
+MAX_SEED = 2**63 - 1  # that a store can hold
 INTERVAL = 0.3  # seconds between the watcher's queries
 MAX_RUNS = 50  # in one message
 SCRIPTS = ("live", "runs", "skill", "compare", "start")  # after those of the report, in this order
@@ -172,17 +173,8 @@ class LivePage:
 
     async def _feedback(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
-        document = feedback_document(run, await asyncio.to_thread(self.store.reviews, run))
-        name = (
-            {"Content-Disposition": 'attachment; filename="feedback.json"'}
-            if "download" in request.query
-            else {}
-        )
-        return web.Response(
-            text=json.dumps(document, indent=2) + "\n",
-            content_type="application/json",
-            headers=name,
-        )
+        reviews = await asyncio.to_thread(self.store.reviews, run)
+        return _json({"reviews": review_rows(reviews)})
 
     async def _add_feedback(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":

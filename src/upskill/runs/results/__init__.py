@@ -5,5 +5,5 @@
 - `shown`: what may be shown of a run, finished or not
 - `comparison`: two stored runs, case by case
 - `versions`: the versions of a skill
-- `feedback`: what people say about answers
+- `reviews`: what people said about answers
 """

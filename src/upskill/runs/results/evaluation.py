@@ -14,10 +14,9 @@ from upskill.models.addresses import full_name
 from upskill.plain import counted
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
-from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
 from upskill.runs.results.looks import Looks, looks_of, make_look
 from upskill.runs.results.shown import Unfinished, unfinished_models
-from upskill.runs.stores import Look, Page, Run, Store
+from upskill.runs.stores import Look, Page, Review, Run, Store
 from upskill.suites import Suite, are_from_memory
 from upskill.verdicts.advice import as_part, is_too_weak, with_advice
 from upskill.verdicts.arms import MAX_ERROR_RATE
@@ -73,9 +72,7 @@ class Evaluation:
     invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
     # The trials that a bug in upskill ended, each with its error and its traceback.
     bugs: list[tuple[Trial, str, str]] = field(default_factory=list[tuple[Trial, str, str]])
-    people: PeopleAgreement | None = (
-        None  # what people said of its answers, and how well its checks agree
-    )
+    reviews: list[Review] = field(default_factory=list[Review])  # what people said of its answers
     failures: list[str] = field(
         default_factory=list[str]
     )  # on train cases; only for `evaluate_skill`
@@ -441,7 +438,7 @@ def evaluation_of(
         warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *run.plan.analysis.warnings])),
         invalid=store.leaks(run),
         bugs=list(islice(store.bugs(run), MAX_BUGS)),
-        people=agreement_with_people(store, run),
+        reviews=store.reviews(run),
         unfinished=unfinished,
         in_search=reported and run.plan.analysis.reported is False and "baseline" in run.plan.arms,
     )

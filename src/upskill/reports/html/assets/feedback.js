@@ -1,8 +1,7 @@
-/* What a person says of an answer: right, wrong or odd, with a note. */
+/* What a person says of an answer: right, wrong or odd, with a note. The live page stores it; a report only shows it. */
 
 const REVIEWS = ["right", "wrong", "odd"];
 const reviewed = new Map(); // by key: a review
-const takenBack = new Map(); // by key: removed reviews, for stores that still have them
 
 function marked(row) {
   const review = reviewed.get(keyText(row));
@@ -10,35 +9,21 @@ function marked(row) {
 }
 
 async function readReviews(source) {
-  for (const one of await source.reviews()) (saysSomething(one) ? reviewed : takenBack).set(keyText(one), one);
+  for (const one of await source.reviews()) reviewed.set(keyText(one), one);
 }
 
-const saysSomething = (one) => Boolean(one.verdict || one.feedback);
-
-/* skill-creator's format, with the trial's key added. */
-function feedbackDocument(report) {
-  return { run: report.run.id, skill: report.run.skill, reviews: [...reviewed.values(), ...takenBack.values()], status: "complete" };
+/* Under one answer. */
+function feedback(report, trial) {
+  return report.source.review ? feedbackForm(report, trial) : feedbackText(trial);
 }
 
-function feedbackButton(report) {
-  if (!report.source.canDownload) return null;
-  const button = h("button", { type: "button", id: "download-feedback" });
-  const name = () => {
-    fill(button, reviewed.size ? `Download feedback (${reviewed.size})` : "Download feedback");
-    button.disabled = !reviewed.size && !takenBack.size;
-  };
-  button.addEventListener("click", () => {
-    const text = `${JSON.stringify(feedbackDocument(report), null, 2)}\n`;
-    const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-    h("a", { href: url, download: "feedback.json" }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 10000);
-  });
-  report.renameFeedback = name;
-  name();
-  return button;
+function feedbackText(trial) {
+  const review = reviewed.get(keyText(trial));
+  if (!review) return null;
+  const verdict = review.verdict ? h("b", {}, `Marked: ${review.verdict}. `) : null;
+  return h("div", { class: "feedback" }, h("p", {}, verdict, visible(review.feedback)));
 }
 
-/* The controls under one answer. */
 function feedbackForm(report, trial) {
   const key = keyText(trial);
   const before = reviewed.get(key);
@@ -54,23 +39,19 @@ function feedbackForm(report, trial) {
 
   async function keep() {
     const one = {
-      run_id: [report.run.id, trial.case, trial.model, trial.arm, trial.seed].join("/"),
       case: trial.case,
       model: trial.model,
       arm: trial.arm,
       seed: trial.seed,
       verdict: new FormData(form).get(name) ?? "",
       feedback: note.value.trim(),
-      timestamp: new Date().toISOString(),
     };
-    if (saysSomething(one)) {
-      reviewed.set(key, one);
-      takenBack.delete(key);
-    } else if (reviewed.delete(key)) takenBack.set(key, one);
-    report.renameFeedback?.();
+    const saysSomething = Boolean(one.verdict || one.feedback);
+    if (saysSomething) reviewed.set(key, one);
+    else reviewed.delete(key);
     try {
       await report.source.review(one);
-      fill(said, saysSomething(one) ? "Saved." : "Removed.");
+      fill(said, saysSomething ? "Saved." : "Removed.");
     } catch (error) {
       fill(said, error.message);
     }

@@ -142,21 +142,12 @@ function notes(report) {
   );
 }
 
-/* How well the checks agree with the people who read the answers. */
+/* How many answers people have marked. */
 function people(report) {
   const found = report.document.feedback;
   if (!found) return null;
-  const range = (one) => `${fixed(one.kappa, 2)} (${one.interval.map((bound) => fixed(bound, 2)).join(" to ")})`;
-  const kappa = (one) => (one.ratings === 1 ? "too few ratings" : one.kappa === null || !one.interval ? UNKNOWN : range(one));
-  const row = (name, one, path) => [name, `${grouped(one.agreed)} of ${grouped(one.ratings)}`, kappa(one), number(report, [...path, "passed_but_wrong"], grouped), number(report, [...path, "failed_but_right"], grouped)];
-  const rows = [row("all checks together", found.outcome, ["feedback", "outcome"]), ...found.checks.map((one, place) => row(one.check, one, ["feedback", "checks", place]))];
   const marks = Object.entries(found.marks).map(([name, count]) => `${grouped(count)} ${name}`);
-  return section(
-    "people",
-    "Feedback on the answers",
-    h("p", {}, `Marked: ${marks.join(", ")}. Kappa is 1 if a check always agrees with people, and 0 if it agrees as often as chance.`),
-    table("How well the checks agree with people", ["Check", "Agrees", "Cohen's kappa", "Passed, called wrong", "Failed, called right"], rows),
-  );
+  return section("people", "Feedback on the answers", h("p", {}, `Marked: ${marks.join(", ")}.`));
 }
 
 function spending(report) {

@@ -134,7 +134,7 @@ function answer(report, arm, trial, pieces) {
     trial.answer ? (pieces ? h("div", {}, text, trial.answer.length ? h("p", { class: "note" }, `Cut off: the whole text has ${counted(trial.answer.length, "character")}.`) : null) : longText(trial.answer)) : null,
     trial.findings.length ? h("ul", { class: "findings", "aria-label": "Findings" }, trial.findings.map(finding)) : null,
     trial.steps ? timeline(trial) : null,
-    feedbackForm(report, trial),
+    feedback(report, trial),
   );
 }
 

@@ -16,7 +16,7 @@ function header(report) {
     "header",
     { class: "top" },
     h("p", { class: "brand" }, h("strong", {}, "upskill"), " report"),
-    h("div", { class: "tools" }, themeButton(), feedbackButton(report)),
+    h("div", { class: "tools" }, themeButton()),
     h("h1", { dir: "auto" }, report.headline),
     h("p", { class: "facts" }, [run.id, whenOf(run.created), cases, run.runs_each, state, agent].map((fact) => h("span", {}, fact))),
     report.authors ? h("p", { class: "facts" }, report.authors) : null,

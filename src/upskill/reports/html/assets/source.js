@@ -9,9 +9,9 @@
                          `atLeast` that there may be more than `total`.
    trial(key)            all that is shown of one trial, like data.trial_to_page(); null where it was not run.
                          `key` is {case, model, arm, seed}.
-   reviews()             what was marked before, and taken back: a list like `reviews` of feedback.json
+   reviews()             what was marked before: {case, model, arm, seed, verdict, feedback}
    review(one)           keeps a review; one without a verdict and a note takes it back. May reject: then it is told.
-   canDownload           true: the page offers the reviews as feedback.json
+                         A report has no such function, and shows its reviews.
    watch(changed)        calls changed() whenever the summary is another; a report never does
 */
 const PAGE = 50; // trials in one page of the list
@@ -26,8 +26,6 @@ async function openBlock(name) {
 }
 
 function embeddedSource() {
-  let run = "";
-  let stored = []; // reviews that were there when the file was written
   let columns = {}; // by name: a value for each trial, or its place among `names`
   let count = 0;
   let cases = new Map();
@@ -37,8 +35,6 @@ function embeddedSource() {
 
   async function load() {
     const [summary, index] = await Promise.all([openBlock("summary"), openBlock("index")]);
-    run = summary.run.id;
-    stored = summary.reviews ?? [];
     columns = index.columns;
     cases = new Map(summary.cases.map((one) => [one.id, one]));
     for (const size of index.blocks) {
@@ -116,11 +112,7 @@ function embeddedSource() {
     return { found: mine.matches, done: mine.block >= firsts.length };
   }
 
-  const store = "upskill-feedback:";
-  const kept = () => JSON.parse(remembered(store + run) ?? "[]");
-
   return {
-    canDownload: true,
     summary: () => loaded,
     async trials(filter, after) {
       await loaded;
@@ -140,25 +132,7 @@ function embeddedSource() {
       }
       return null;
     },
-    async reviews() {
-      await loaded;
-      // The later of two reviews of one answer counts, even if it removes the other.
-      const latest = new Map();
-      for (const one of [...stored, ...kept()]) {
-        const before = latest.get(keyText(one));
-        if (!(Date.parse(before?.timestamp) > Date.parse(one.timestamp))) latest.set(keyText(one), one);
-      }
-      return [...latest.values()];
-    },
-    async review(one) {
-      await loaded;
-      const others = kept().filter((each) => keyText(each) !== keyText(one));
-      const known = [...stored, ...kept()].some((each) => keyText(each) === keyText(one));
-      const mine = known || saysSomething(one) ? [one] : [];
-      if (!remember(store + run, JSON.stringify([...others, ...mine]))) {
-        throw new Error("This browser cannot save feedback for a local file. Download it before you close the page.");
-      }
-    },
+    reviews: async () => (await loaded).reviews ?? [],
     watch() {},
   };
 }

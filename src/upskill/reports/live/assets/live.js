@@ -197,7 +197,6 @@ function liveSource(run, isGoing) {
   }
 
   return {
-    canDownload: true,
     async summary() {
       for (;;) {
         const response = await ask("summary", { run }, tag ? { headers: { "If-None-Match": tag } } : {});
