@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from conftest import Upskill, serving, write_script
+from conftest import Upskill, mark_used, serving, write_script
 from loopback import Call
 from upskill import open_store
 from upskill.reports.view import view_of
@@ -141,8 +141,7 @@ def test_a_gain_on_cases_that_a_search_has_used_is_not_called_better(
     with serving(answer) as server:
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
         assert "better than before" in upskill("ci", "skills", "-m", "generic:student").out
-        used = {f"drawer-{number}": "" for number in range(6, CASES)}
-        (skill / "skill_meta.json").write_text(json.dumps({"metadata": {"tuned": used}}))
+        mark_used(skill, [f"drawer-{number}" for number in range(6, CASES)])
         done = upskill("ci", "skills", "-m", "generic:student")
     assert (done.code, "better than before" in done.out) == (0, False)
     assert "loses less than 20 points, if any" in done.out

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Done, Upskill, greetings, write_script, write_skill
+from conftest import Done, Upskill, greetings, mark_used, write_script, write_skill
 from upskill import Skill, open_store
 from upskill.reports.exports import EXPORTS, Export, StoredRun
 from upskill.runs.planning.plan import CheckFinding, PlanOptions, Result, make_plan
@@ -86,9 +86,7 @@ def test_exports_say_which_cases_a_search_used(
     upskill: Upskill, home: Path, flags: tuple[str, ...]
 ) -> None:
     skill = write_skill(home / "skills" / "greeting", cases=4)
-    (skill / "skill_meta.json").write_text(
-        json.dumps({"metadata": {"tuned": {"greet-1": "", "greet-2": ""}}})
-    )
+    mark_used(skill, ["greet-1", "greet-2"])
     assert upskill("eval", skill, "-m", write_script(home / "model.json")).code == 0
     assert upskill("export", "last", "--format", "csv", "-o", "t.csv", *flags).code == 0
     assert upskill("export", "last", "--format", "inspect", "-o", "logs", *flags).code == 0

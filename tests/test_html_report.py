@@ -25,8 +25,10 @@ from upskill.reports import ReportContext, numbers
 from upskill.reports.html import page as html_page
 from upskill.reports.html.page import render
 from upskill.reports.json import to_dict
+from upskill.runs.planning.plan import USED_KEY
 from upskill.runs.results.evaluation import evaluation_of, first_results
 from upskill.runs.stores.rows import Review
+from upskill.suites.near_duplicates import case_identity
 from upskill.traces import Step
 
 HOSTILE = (
@@ -88,7 +90,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     with chdir(folder):  # where the models are called by short names
         plan = plan_of_models(["learns", "hostile"], cases=12, runs=2, controls=True)
         meta = json.loads(plan.skill.read("skill_meta.json") or b"{}")
-        tuned = json.dumps(meta | {"metadata": {**meta.get("metadata", {}), "tuned": True}})
+        used = {case.id: case_identity(case) for case in plan.suite.train}
+        tuned = json.dumps(meta | {"metadata": {**meta.get("metadata", {}), USED_KEY: used}})
         plan = replace(plan, skill=plan.skill.with_file("skill_meta.json", tuned.encode()))
     name = store_run(folder / "runs", plan, lambda trial: result(plan, trial))
     with open_store(folder / "runs") as store:

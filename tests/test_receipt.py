@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Upskill, write_script, write_skill
+from conftest import Upskill, mark_used, write_script, write_skill
 from upskill import Skill, UsageError
 from upskill.plain import as_mapping
 from upskill.runs.replay import receipt as receipts
@@ -56,10 +56,7 @@ def test_a_receipt_holds_on_a_machine_without_the_model(upskill: Upskill, proven
 def test_the_receipt_of_a_tuned_skill_holds_for_the_cases_that_a_search_has_not_used(
     upskill: Upskill, proven: Path
 ) -> None:
-    used = dict.fromkeys(
-        list(json.loads((proven / RECEIPT).read_text())["suite"]["cases"])[:12], ""
-    )
-    (proven / "skill_meta.json").write_text(json.dumps({"metadata": {"tuned": used}}))
+    mark_used(proven, list(json.loads((proven / RECEIPT).read_text())["suite"]["cases"])[:12])
     assert (
         upskill("eval", proven, "-m", "scripted:scripted.yaml", "--repeats", 2, "--receipt").code
         == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import Upskill, serving, spawn, start, write_script
+from conftest import Upskill, mark_used, serving, spawn, start, write_script
 from loopback import Call, Gate
 from upskill.verdicts.library import decide_all, log_e_values, needed_for
 from upskill.verdicts.outcome import Outcome
@@ -142,11 +142,8 @@ def test_a_student_that_never_varies_decides_after_two_rounds(
 def test_all_cases_show_that_a_searched_skill_hurts_and_only_unused_ones_that_it_helps(
     upskill: Upskill, library: Path
 ) -> None:
-    used = {
-        "metadata": {"tuned": {f"{name}-{number}": "" for name in TRUTH for number in range(6)}}
-    }
     for name in TRUTH:
-        (library / "skills" / name / "skill_meta.json").write_text(json.dumps(used))
+        mark_used(library / "skills" / name, [f"{name}-{number}" for number in range(6)])
     rules = [
         *(
             {"system": "manual of helpful", "when": f"drawer {number}", "answer": "yes"}
