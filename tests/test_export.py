@@ -429,7 +429,7 @@ BIG = 4_000_000  # letters of all answers together
 
 
 @pytest.fixture(scope="module")
-def big(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
+def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredRun]:
     """A run whose answers would fill tens of megabytes."""
     folder = tmp_path_factory.mktemp("big")
     script = folder / "one.json"
@@ -448,13 +448,13 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
         PlanOptions(runs=2),
     )
     letters = "ahoy " * (BIG // len(plan) // 5)
-    store = open_store(folder / "runs")
-    stored, _ = store.start_run(plan, "test")
-    for trial in plan.trials():
-        trace = Trace((Step("assistant", letters),), Usage(1, 1, cost_usd=0.0), "end", turns=1)
-        asyncio.run(
-            store.add_result(
-                stored, Result(trial, plan.key(trial), False, "", trace, (), trace.usage)
+    with open_store(folder / "runs") as store:
+        stored, _ = store.start_run(plan, "test")
+        for trial in plan.trials():
+            trace = Trace((Step("assistant", letters),), Usage(1, 1, cost_usd=0.0), "end", turns=1)
+            asyncio.run(
+                store.add_result(
+                    stored, Result(trial, plan.key(trial), False, "", trace, (), trace.usage)
+                )
             )
-        )
-    return StoredRun(store, store.run(stored.id))
+        yield StoredRun(store, store.run(stored.id))
