@@ -15,7 +15,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
-.PHONY: demo test coverage weight golden format lint types docs site pictures kernel-students pytest system constraints clean
+RUNS_AND_COMMANDS := $(addprefix tests/test_,store.py store_command.py sqlite.py postgres.py evaluate.py looks.py \
+	replies.py receipt.py live.py editing.py cli.py)
+
+.PHONY: demo test newest coverage weight golden format lint types docs site pictures kernel-students pytest system constraints clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
@@ -62,6 +65,10 @@ pytest: $(VENV)/.dev system
 	  echo "Running what failed once more, alone." && $(BIN)/pytest --last-failed --verbose; }
 	$(BIN)/pytest -n 1 tests/test_ray.py
 
+# What .ci/run does with another Python: runs, stores and commands.
+newest: $(VENV)/.test system
+	$(BIN)/pytest -n logical --dist worksteal $(RUNS_AND_COMMANDS)
+
 coverage: $(VENV)/.dev system
 	$(BIN)/pytest -n logical --dist worksteal --cov --cov-report= --ignore tests/test_ray.py
 	$(BIN)/pytest -n 1 --cov --cov-append --cov-report=term tests/test_ray.py
@@ -89,6 +96,10 @@ $(VENV)/.local: $(VENV)/.python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[local]"
 	touch $@
 
+$(VENV)/.test: $(VENV)/.local
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[local,postgres,test]"
+	touch $@
+
 $(VENV)/.docs: $(VENV)/.python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[docs]"
 	touch $@
@@ -102,4 +113,4 @@ constraints: $(VENV)/.dev
 	sed -i '/^#/!d' constraints.txt && $(BIN)/python -m pip freeze --exclude-editable >> constraints.txt
 
 clean:
-	rm -rf $(VENV) build .cache runs .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* dist
+	rm -rf $(VENV) .venv-* build .cache runs .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* dist

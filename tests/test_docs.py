@@ -60,6 +60,8 @@ REMOVED_WORDS = (
     r"upskill (push|mcp|delete)\b",
     r"pack --index",
     r"store (copy|check)\b",
+    r"\bwaza\b",
+    r"\botel\b|OpenTelemetry",
     r"skills-lock\.json",
     r"\[(hub|scanner)\]|`(hub|scanner)`",
     r"\bSARIF\b",
