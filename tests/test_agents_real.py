@@ -430,7 +430,7 @@ def test_without_a_sandbox_no_agent_runs_that_has_a_key(
     agent: ProgramAgent = AGENTS.load("codex")()
     there = resolve("tiny", "http://127.0.0.1:9/v1")
     agent.check(there, {}, "none")
-    with pytest.raises(UsageError, match="the commands of codex could read its API key"):
+    with pytest.raises(UsageError, match="commands of a real agent could read its API key"):
         agent.check(there, {"GENERIC_API_KEY": KEY}, "none")
     agent.check(there, {"GENERIC_API_KEY": KEY}, "bubblewrap")
 

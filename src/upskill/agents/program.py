@@ -125,9 +125,9 @@ class ProgramAgent(ABC):
 
     def check(self, address: Address, keys: Mapping[str, str], sandbox: str = "") -> None:
         upstream = self.upstream(address, keys)
-        if sandbox == "none" and any(upstream.headers.values()):
+        if sandbox == "none" and upstream.headers:
             raise UsageError(
-                f"without a sandbox, the commands of {self.spec.name} could read its API key",
+                "without a sandbox, the commands of a real agent could read its API key",
                 "Drop --sandbox none, or use a server that needs no key.",
             )
         self._program()
@@ -193,13 +193,13 @@ class ProgramAgent(ABC):
             usage=proxy.usage,
             turns=proxy.turns,
             model=trace.model or upstream.model,
-            agent=" ".join(filter(None, [self.spec.name, program.version])),
+            agent=f"{self.spec.name} {program.version}".strip(),
             warnings=(
                 *trace.warnings,
                 *(f"{self.spec.name}: {warning}" for warning in proxy.warnings),
             ),
         )
-        if (error := self._trial_error(done, trace, proxy, sandbox.kind)) is not None:
+        if (error := self._trial_error(done, trace, proxy)) is not None:
             if isinstance(error, Unanswered):
                 return replace(trace, stop=error.stop, stop_details=error.message)
             if isinstance(error, TrialError):
@@ -222,9 +222,7 @@ class ProgramAgent(ABC):
             reader: Format = FORMATS.load(self.spec.trace_format)
             return replace(reader.read(path), source="") if lines else Trace(())
 
-    def _trial_error(
-        self, done: CommandResult, trace: Trace, proxy: Proxy, kind: str
-    ) -> Exception | None:
+    def _trial_error(self, done: CommandResult, trace: Trace, proxy: Proxy) -> Exception | None:
         """Why this trial cannot be scored, if so. Reaching a bound is a normal end."""
         if proxy.ceiling is not None:
             return proxy.ceiling
@@ -232,12 +230,13 @@ class ProgramAgent(ABC):
             return None
         if proxy.model_error is not None:  # even if time ran out while the program kept retrying
             return proxy.model_error
-        if done.timed_out and not proxy.turns:  # the student did nothing that could be judged
+        if done.timed_out:
+            if proxy.turns:
+                return None
+            # The student did nothing that could be judged.
             return AgentError(
                 f"{self.spec.name} {done.killed_why} without an answer from its model"
             )
-        if done.timed_out:
-            return None
         if done.killed_why:
             return AgentError(f"{self.spec.name} was killed: it {done.killed_why}")
         if done.code or not trace.steps:
@@ -245,13 +244,8 @@ class ProgramAgent(ABC):
                 (done.error.strip() or done.output.strip()).splitlines()[-5:]
             )
             quote = safe_excerpt(printable(message), proxy.upstream.secrets) or "it printed nothing"
-            hint = (
-                ""
-                if kind == "bubblewrap"
-                else f"Real agents need bubblewrap; this sandbox was {kind}."
-            )
             return AgentError(
-                f"{self.spec.name} exited with code {done.code} without an answer: {quote}", hint
+                f"{self.spec.name} exited with code {done.code} without an answer: {quote}"
             )
         return None
 
