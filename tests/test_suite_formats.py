@@ -1262,14 +1262,6 @@ def test_a_folder_with_too_many_files_is_an_error_and_not_cut(tmp_path: Path) ->
         Suite.load(written(tmp_path / "eval.yaml", {"tasks": [task]}))
 
 
-def test_checklists_of_tessl_may_have_plain_texts(tmp_path: Path) -> None:
-    written(tmp_path / "a" / "task.md", "Go.")
-    written(tmp_path / "a" / "criteria.json", {"checklist": ["It is short.", {"max_score": 3}]})
-    suite = Suite.load(tmp_path)
-    assert checks_of(suite)[0] == [("judge", {"rubric": ["It is short."]})]
-    assert "an item in the checklist: it has no text (case 'a')" in notes_of(suite).left_out()
-
-
 def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path) -> None:
     checklist = [
         {"name": "Greets", "description": "The file greets Ada", "max_score": 70},

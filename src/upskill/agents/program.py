@@ -255,11 +255,8 @@ def find_program(name: str, install: str) -> Program:
     if program is None:
         raise UsageError(f"the agent needs the `{name}` command, which is not on the PATH", hint)
     path = Path(program).resolve()
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(128)
-    except OSError as error:
-        raise UsageError(f"{program} cannot be read: {error.strerror}", hint) from error
+    with path.open("rb") as stream:
+        head = stream.read(128)
     version = package_version(path)
     if head.startswith(EXECUTABLE_MAGIC):
         return Program((str(path),), readonly_mount(path), version)
