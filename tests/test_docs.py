@@ -57,14 +57,20 @@ def test_every_command_line_names_a_command_and_options_that_exist() -> None:
 
 # Names of what was removed, as a person would type or read them.
 REMOVED_WORDS = (
-    r"upskill (push|mcp|delete)\b",
+    r"upskill (push|mcp|feedback|delete)\b",
     r"pack --index",
     r"store (copy|check)\b",
     r"\bwaza\b",
     r"\botel\b|OpenTelemetry",
     r"skills-lock\.json",
-    r"\[(hub|scanner)\]|`(hub|scanner)`",
-    r"\bSARIF\b",
+    r"\[(hub|scanner|parquet|png)\]|`(hub|scanner|parquet|png)`",
+    r"--(preregister|sarif|theme)\b|preregist",
+    r"--attack-checks|attack_checks",
+    r"-m extract\b",
+    r"\bparquet\b|\bSARIF\b|heat[- ]map|\bkappa\b|\blandlock\b",
+    r"format jsonl|format skill-creator|`jsonl`",
+    r"\botel\b|\bwaza\b",
+    r"feedback\.json",
 )
 
 

@@ -41,7 +41,7 @@ class GenerateOptions(StudentOptions):
     teacher: str | None = model_option(
         "-m",
         "--teacher",
-        help="The model that writes the skill.",
+        help="The model that writes the skill (default: settings, or sonnet with ANTHROPIC_API_KEY).",
     )
     handoff: str | None = option(
         "--handoff",

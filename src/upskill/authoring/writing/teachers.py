@@ -1,4 +1,4 @@
-"""Which teachers work on this machine. There is no default one: a small model writes nothing of use."""
+"""Which teachers work on this machine. Without a key of Anthropic's, none is the default."""
 
 from __future__ import annotations
 
