@@ -204,6 +204,9 @@ def test_commands_run_as_they_are_written(
     lines = [given for words in commands_of(PAGES[name]) if (given := runnable(words)) is not None]
     if any(word.startswith("postgresql://") for line in lines for word in line):
         place = request.getfixturevalue("postgres").new_place()
+        assert (
+            upskill("eval", "my-skill", "-m", "scripted:student.yaml", "--store", place).code == 0
+        )
         lines = [
             [place if word.startswith("postgresql://") else word for word in line] for line in lines
         ]
