@@ -67,7 +67,8 @@ pytest: $(VENV)/.dev system
 
 # What .ci/run does with another Python: runs, stores and commands.
 newest: $(VENV)/.test system
-	$(BIN)/pytest -n logical --dist worksteal $(RUNS_AND_COMMANDS)
+	$(BIN)/pytest -n logical --dist worksteal $(RUNS_AND_COMMANDS) || { test $$? = 1 && \
+	  echo "Running what failed once more, alone." && $(BIN)/pytest --last-failed --verbose $(RUNS_AND_COMMANDS); }
 
 coverage: $(VENV)/.dev system
 	$(BIN)/pytest -n logical --dist worksteal --cov --cov-report= --ignore tests/test_ray.py
