@@ -222,10 +222,7 @@ def test_an_embedded_model_answers_the_same_again_unless_it_acts_or_is_judged(ho
     [
         (signal.SIGTERM, "nothing"),
         (signal.SIGHUP, "nothing"),
-        *(
-            (signal.SIGKILL, between)
-            for between in ("nothing", "another check", "another id", "copied")
-        ),
+        *((signal.SIGKILL, between) for between in ("nothing", "another check", "another id")),
     ],
 )
 def test_what_a_killed_command_had_asked_was_drawn(
@@ -256,19 +253,10 @@ def test_what_a_killed_command_had_asked_was_drawn(
         if between == "another id":
             suite["cases"] = [case | {"id": f"new-{case['id']}"} for case in suite["cases"]]
         write_skill(home / "greeter", suite=suite)
-        where = STORE
-        if between == "copied":
-            where = "elsewhere"
-            upskill("store", "copy", STORE, where)
-        assert upskill(*command, "--store", where).code == 0
-    assert sorted(redraws_in(home, where).values()) == [1] * 3
-    assert (
-        upskill("show", "last", "--store", where).out.count(
-            "lost answers, requested again: killed (1)"
-        )
-        == 3
-    )
-    with closing(sqlite3.connect(home / where / FILE)) as db:
+        assert upskill(*command).code == 0
+    assert sorted(redraws_in(home).values()) == [1] * 3
+    assert upskill("show", "last").out.count("lost answers, requested again: killed (1)") == 3
+    with closing(sqlite3.connect(home / STORE / FILE)) as db:
         assert (between != "nothing") or db.execute("SELECT * FROM open_draws").fetchall() == []
 
 
@@ -422,7 +410,7 @@ def redraws_in(home: Path, store: str = STORE) -> dict[tuple[str, str, int], int
 
 
 @pytest.mark.parametrize(
-    "way", ["another command", "no cache", "part first", "another check", "copied", "replayed"]
+    "way", ["another command", "no cache", "part first", "another check", "replayed"]
 )
 def test_a_trial_that_was_drawn_again_stays_so(
     way: str, upskill: Upskill, home: Path, quick: None
@@ -457,11 +445,6 @@ def test_a_trial_that_was_drawn_again_stays_so(
             write_skill(home / "greeter", suite=suite)
             asked.clear()
             upskill(*command)
-        if way == "copied":
-            upskill("store", "copy", STORE, "elsewhere")
-            with closing(sqlite3.connect(home / "elsewhere" / FILE)) as db:
-                assert db.execute("SELECT reasons FROM draws").fetchall() == [('{"status 400":1}',)]
-                assert db.execute("SELECT SUM(redraws) FROM results").fetchall() == [(1,)]
     if way == "replayed":
         assert upskill("export", "last", "--replies", "replies.gz").code == 0
         assert upskill("eval", skill, "--replay", "replies.gz", "--store", "new").code == 0
