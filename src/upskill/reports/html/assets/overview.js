@@ -184,7 +184,7 @@ const PICTURES = [
   ["pareto", "Cost against pass rate"],
 ];
 
-/* Drawn by the same code as `upskill plot`, once for wide and once for narrow screens. Every name in them is escaped. */
+/* Drawn by the same code as `upskill export --format svg`, once for wide and once for narrow screens. Every name in them is escaped. */
 function pictures(report) {
   if (report.trigger.length) return null;
   const title = "Lift, pass rates and cost";
