@@ -89,14 +89,15 @@ class World:
         plan = make_plan(
             self.skill, self.suite, ["scripted:none"], PlanOptions(baseline=False, runs=2)
         )
-        scoring = Scoring(plan, Engine(open_store(None), Models(), _run_nothing))
+        with open_store(None) as store:
+            scoring = Scoring(plan, Engine(store, Models(), _run_nothing))
 
-        async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
-            version = scoring.version(removed)
-            return [self.answer(version, case, seed) for case in cases for seed in seeds]
+            async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
+                version = scoring.version(removed)
+                return [self.answer(version, case, seed) for case in cases for seed in seeds]
 
-        scoring.mutation.measure = measure
-        return await scoring.run()
+            scoring.mutation.measure = measure
+            return await scoring.run()
 
 
 async def _run_nothing(plan: Plan, options: RunOptions) -> Evaluation:
