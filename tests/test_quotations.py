@@ -36,6 +36,12 @@ SILENT = (  # no command but such as look around
     "traces/chatgpt/conversations.json",
     *("traces/copilot/events.jsonl", "traces/messages/lines.jsonl"),
     *("traces/swe_agent/bell-calls.traj", "traces/swe_agent/demonstration.traj"),
+    "traces/chatgpt/outputs-without-text.json",
+    "traces/claude_code/sidechain.jsonl",
+    "traces/codex/of-2025.jsonl",
+    "traces/markdown/pasted-terminal.txt",
+    "traces/messages/responses-and-vercel.json",
+    "traces/specstory/code-blocks.md",
 )
 SESSIONS = [
     path
