@@ -36,8 +36,8 @@ def command(run: str, output: str | None, redact: bool, force: bool, store: str 
     upskill report last -o page.html   into this file
     upskill report last -o lift.svg    a picture of the lift
 
-    The file needs no network and no server. It contains full prompts and answers; --redact removes secrets. You can
-    mark answers as right, wrong or odd. RUN is an id, a prefix of one, `last`, or `last~1` for the one before it.
+    The file needs no network and no server. It contains full prompts and answers; --redact removes secrets.
+    RUN is an id, a prefix of one, `last`, or `last~1` for the one before it.
     """
     with open_run(store, run) as (opened, stored):
         file = output or re.sub(r"[^\w.-]+", "-", stored.id) + ".html"
