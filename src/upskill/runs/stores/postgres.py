@@ -453,7 +453,7 @@ def _has_tables(db: Connection, schema: str, location: str) -> bool:
     if version not in (0, VERSION):
         raise UsageError(
             describe_other_version(location, version),
-            "Use another schema (?schema=NAME in the URL), or pass another --store.",
+            "Use another schema (?schema=NAME in the URL). Or pass another --store.",
         )
     return version == VERSION
 

@@ -262,7 +262,7 @@ def _has_tables(db: sqlite3.Connection, location: str) -> bool:
     if version not in (0, VERSION):
         raise UsageError(
             describe_other_version(location, version),
-            "Move the file elsewhere to start a new store there, or pass another --store.",
+            "Move the file elsewhere to start a new store there. Or pass another --store.",
         )
     return version == VERSION
 
