@@ -69,7 +69,6 @@ REMOVED_WORDS = (
     r"-m extract\b",
     r"\bparquet\b|\bSARIF\b|heat[- ]map|\bkappa\b|\blandlock\b",
     r"format jsonl|format skill-creator|`jsonl`",
-    r"\botel\b|\bwaza\b",
     r"feedback\.json",
 )
 
