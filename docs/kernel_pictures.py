@@ -52,7 +52,6 @@ def tiers(results: dict[str, Any]) -> str:
             "model": f"{CALLED.get(model, model)}: {tier}",
             "lift": both["skill"]["pass_rate"] - both["baseline"]["pass_rate"],
             "reason": "",
-            "caveats": [],
             **both,
         }
         for (model, tier), both in sorted(arms.items(), key=lambda pair: pair[0][0])

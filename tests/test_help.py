@@ -66,8 +66,8 @@ def test_a_page_gives_the_default_of_its_own_command_and_offers_no_agent_that_it
     as_it_takes: dict[str, list[str]] = {
         name: [] for name in ("distill", "tests", "challenge", "matrix")
     }
-    ours = {"ci": ["12"], **as_it_takes}
-    assert defaults == {name: ours.get(name, ["3"]) for name in defaults}
+    ours = {"trigger": ["3"], "benchmark": ["3"], "ci": ["12"], "recheck": ["12"], **as_it_takes}
+    assert defaults == {name: ours.get(name, ["1"]) for name in defaults}
     assert "chat (" in pages["eval"]
     assert "chat" not in pages["trigger"]
 
@@ -80,7 +80,7 @@ def test_examples_stand_above_the_explanation_and_common_options_above_the_other
         for words in (
             "compare the two",
             "upskill eval ./skills/my-skill",
-            "Both arms",
+            "Both runs",
             "Most used:",
             "Statistics:",
         )

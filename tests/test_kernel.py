@@ -642,8 +642,11 @@ def test_show_says_how_far_students_get_tier_by_tier(upskill: Upskill, home: Pat
         (0, 3),
         (2, 3),
     ]
-    low, high = rates["kernel_resources", "skill"]["interval"]
-    assert low < 2 / 3 < high
+    assert (
+        rates["kernel_resources", "skill"]["low"]
+        < 2 / 3
+        < rates["kernel_resources", "skill"]["high"]
+    )
     shown = upskill("show", "last", "--checks").out
     assert shown.splitlines()[0].strip() == "scripted:student.yaml"
     assert "kernel_compiles" in shown

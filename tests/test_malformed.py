@@ -437,7 +437,7 @@ OPTIONS = {
     "--judge": "--judge",
     "--no-such-option": "--no-such-option",
     "--tests": "--tests",
-    "--fresh": "--fresh is now --redraw",
+    "--resume": "this plan has no stored run",
 }
 
 

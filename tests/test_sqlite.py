@@ -241,7 +241,7 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         list(store.runs())
         list(store.outcomes(run))
         list(store.bugs(run))
-        list(store.unsettled(run))
+        list(store.errored(run))
         store.run(run.id)
         for read in (
             store.progress,
@@ -249,8 +249,7 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
             store.leaks,
             store.errors,
             store.spent,
-            store.settled,
-            store.last_seeds,
+            store.scored,
         ):
             read(run)
         for query, steps in traced.plans().items():

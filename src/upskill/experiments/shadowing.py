@@ -26,7 +26,7 @@ from upskill.experiments.ablation import (
     log_wealth,
     odds_of_loss,
 )
-from upskill.verdicts.interval import Estimate
+from upskill.verdicts.statistics import Estimate
 
 FIRST_ROUNDS, SCREENING_ROUNDS = 3, 8  # of a request, at first and if it is in doubt
 NOTICED = math.log(40)  # odds at which a request is taken to be lost, or not to be

@@ -26,10 +26,10 @@ from upskill.models import (
     ToolCall,
     Unanswered,
 )
-from upskill.models.failures import (
-    FAILURES,
+from upskill.models.draws import (
+    count_failure,
     failure_of,
-    further_tries,
+    max_retries,
     status_failure,
     why_no_answer,
 )
@@ -98,9 +98,8 @@ class BridgedModel:
             except Unanswered:
                 raise
             except ModelError as error:
-                failure = failure_of(error)
-                may_pass = tries <= further_tries(failure, self.context.retries)
-                if FAILURES[failure].reached or not may_pass:
+                count_failure(error)
+                if tries > max_retries(failure_of(error), self.context.retries):
                     if error.status in PERMANENT:
                         self.breaker.record_failure(error)
                     raise
@@ -158,7 +157,7 @@ class BridgedModel:
             return Unanswered(message, stop=stop, status=status)
         failure = ""
         if status is not None:
-            failure = status_failure(status, message)
+            failure = status_failure(status, getattr(error, "headers", None) or {}, message)
         elif any(type(cause).__name__ == "ConnectError" for cause in _causes(error)):
             failure = "no connection"
         return ModelError(message, status=status, failure=failure)

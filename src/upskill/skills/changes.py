@@ -15,7 +15,6 @@ from typing import Literal
 
 from upskill.errors import UsageError
 from upskill.skills.files import MANIFEST, SkillFile
-from upskill.skills.seen import without_seen
 from upskill.skills.skill import (
     BADGE,
     CARD,
@@ -90,7 +89,7 @@ def _read_by_students(skill: Skill | None) -> object:
 
 def _suite_files(skill: Skill | None) -> set[SkillFile]:
     made = (RECEIPT, REPLIES, BADGE, CARD)
-    files = filter(None, map(without_seen, skill.files if skill else ()))
+    files = skill.files if skill else ()
     return {
         file
         for file in files

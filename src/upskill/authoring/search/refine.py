@@ -24,6 +24,8 @@ from upskill.runs.running.executors import Executor
 from upskill.runs.stores import Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
+from upskill.suites.near_duplicates import case_identity
+from upskill.verdicts.outcome import gave_same_answers
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
 SIDE_BY_SIDE = 3  # proposals for the same skill, whose edits are then tried together
@@ -86,14 +88,15 @@ class Refinement:
         return "held-out" if self.held_out else "fit" if self.selected else "all"
 
     @property
-    def cases_used(self) -> frozenset[str]:
-        """The cases that chose the result."""
+    def cases_used(self) -> dict[str, str]:
+        """By id, with their identities: the cases that chose the result."""
         compared = [*(attempt.evaluation for attempt in self.attempts), *self.duels]
-        used: set[str] = set()
-        for each in compared:
-            if each:
-                used.update(each.plan.suite.by_id)
-        return frozenset(used)
+        return {
+            case.id: case_identity(case)
+            for each in compared
+            if each
+            for case in each.plan.suite.cases
+        }
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -444,15 +447,14 @@ class Search(SearchLoop[Attempt]):
             self.options.requested and not self._has_room,
         )
         tried = self._tried
-        fewest = min(len(targets), len(self.older) or len(targets))
-        looks = comparing.confirming_rounds(fewest)
+        looks = comparing.confirming_rounds(min(len(targets), len(self.older) or len(targets)))
         first_level, last_level = comparing.levels_over_cases(tried)
         confirmation = None
         for rounds in looks:
             duel = await self._duel(
                 last.skill, first.skill, (*self.older, *targets), CONFIRMING_SEED, rounds
             )
-            is_exact = bool(duel.plan.exact)  # then the first round has shown all there is
+            identical = rounds > 1 and gave_same_answers(duel.outcomes)
             parts = (
                 compare(
                     duel.outcomes,
@@ -463,8 +465,8 @@ class Search(SearchLoop[Attempt]):
                 )
                 for cases in (targets, self.older)
             )
-            better, older = (replace(part, exact=is_exact) for part in parts)
-            is_last = is_exact or rounds == looks[-1]
+            better, older = (replace(part, identical=identical) for part in parts)
+            is_last = rounds == looks[-1]
             here = comparing.LAST_LOOK if is_last else comparing.EARLIER_LOOK
             decide = partial(
                 comparing.confirm,
@@ -476,14 +478,16 @@ class Search(SearchLoop[Attempt]):
             confirmation = Confirmation(
                 cases=better,
                 decision=decide(last_level if is_last else first_level),
-                rounds=1 if is_exact else rounds,
+                rounds=rounds,
                 trials=len(duel.plan),
                 tried=tried,
                 only_not_worse=only_not_worse,
                 older_cases=older if self.older else None,
                 before=self.first_name,
             )
-            if is_exact or (confirmation.decision == "confirmed" and rounds == looks[0]):
+            if (
+                confirmation.decision == "confirmed" and rounds == looks[0] > 1
+            ):  # one can't show that answers vary
                 break
             if decide(comparing.WITHIN_REACH) not in ("confirmed", "not enough evidence"):
                 break
@@ -541,7 +545,7 @@ class Search(SearchLoop[Attempt]):
             reference_skill=against,
             seed=usual.seed + seed,
             runs=rounds,
-            temperature=usual.temperature or SAMPLED,
+            temperature=SAMPLED if usual.temperature == 0.0 else usual.temperature,
         )
         self.events.duel_started(plan)
         evaluation = await self.evaluate(plan)
@@ -555,11 +559,7 @@ class Search(SearchLoop[Attempt]):
             plan,
             store=self.store,
             models=self.models,
-            options=RunOptions(
-                executor=self.options.executor,
-                purpose="eval" if reported else "search",
-                partial=True,
-            ),
+            options=RunOptions(executor=self.options.executor, keep_look=reported, partial=True),
             events=self.events,
         )
 

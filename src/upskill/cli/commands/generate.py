@@ -101,7 +101,7 @@ def _prove(options: _Options, generated: Generated, student: str) -> None:
         values["max_cost"] = max(
             0.0, options.max_cost - sum(use.cost_usd or 0.0 for use in generated.spent.values())
         )
-    values |= {"skill": str(generated.folder), "students": (student,)}
+    values |= {"skill": str(generated.folder), "students": (student,), "fresh": False}
     prove(EvalOptions(**values))
 
 

@@ -59,9 +59,15 @@ class StoredRun:
     def cases(self) -> Mapping[str, StoredCase]:
         return self.run.plan.suite.by_id
 
+    @cached_property
+    def used_cases(self) -> frozenset[str]:
+        return (
+            self.store.run(self.run.id).plan.to_plan().used_cases
+        )  # from texts that are not redacted
+
     @property
     def baseline(self) -> str:
-        return self.run.plan.labels["baseline"]
+        return "reference skill" if self.run.plan.reference_skill else "baseline"
 
     @cached_property
     def unfinished(self) -> Mapping[str, Unfinished]:

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import regex
 
-from upskill.reports.numbers import INVALID, percent
+from upskill.reports.numbers import percent
 from upskill.reports.pictures.colors import style
 from upskill.sandboxes import printable
-from upskill.verdicts.verdict import Reason
+from upskill.verdicts.advice import INVALID
+from upskill.verdicts.verdict import ISOLATION
 
 TEXT, SMALL = 12, 11  # px; nothing is smaller
 MAX_TEXT = 2_000  # characters of a text that is kept whole in a tooltip or a description
@@ -69,9 +70,16 @@ class PictureOptions:
     style: bool = (
         True  # off if the page around it has `style()`, as its Content-Security-Policy may require
     )
-    baseline: str = "baseline"  # the labels of the arms
-    skill: str = "with skill"
+    has_reference: bool = False  # the skill is compared with a reference skill
     notes: Sequence[str] = ()  # shown below, for example that a run is not finished
+
+    @property
+    def baseline(self) -> str:
+        return "reference skill" if self.has_reference else "baseline"
+
+    @property
+    def skill(self) -> str:
+        return "this skill" if self.has_reference else "with skill"
 
 
 @dataclass
@@ -99,17 +107,20 @@ class Drawing:
         for line in wrap(subtitle, self.width):
             self.text(0, self.height + 13, line, "muted")
             self.height += 17
-        if any(model["reason"] == Reason.ISOLATION for model in document["models"]):
+        if any(model["reason"] == ISOLATION for model in document["models"]):
             for line in wrap(INVALID, self.width, bold=True):
                 self.text(0, self.height + 14, line, bold=True)
                 self.height += 17
             self.words.append(INVALID)
-        caveats = (str(line) for model in document["models"] for line in model["caveats"])
-        for caveat in dict.fromkeys(caveats):
-            for line in wrap(caveat, self.width):
+        for replayed in dict.fromkeys(
+            str(model.get("replayed") or "") for model in document["models"]
+        ):
+            if not replayed:
+                continue
+            for line in wrap(f"This run is {replayed}", self.width):
                 self.text(0, self.height + 13, line, "muted")
                 self.height += 17
-            self.words.append(caveat)
+            self.words.append(f"This run is {replayed}.")
         self.height += 8
 
     def add(self, tag: str, classes: str = "", content: str = "", /, **attributes: object) -> None:

@@ -3,7 +3,5 @@
 - `plan`: Plan, Trial, Result; `make_plan` makes a plan from `PlanOptions`
 - `stored_plan`: StoredPlan, what a store keeps of a plan
 - `options`: options of all verbs that call models
-- `draws`: how often a student answers each case, and at which temperature
-- `forecast`: what a suite can decide about a skill
-- `estimate`: what trials will cost
+- `estimate`: what trials will cost; `sample_size`: how many cases and runs it takes to see a lift
 """

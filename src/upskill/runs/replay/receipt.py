@@ -26,35 +26,36 @@ from upskill.models.pool import Models
 from upskill.outputs import whole_file
 from upskill.plain import as_mapping, canonical, counted, dict_or_empty, listed
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
+from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.replay.replay import as_recorded, plan_from
 from upskill.runs.replay.replies import export_replies, model_row, recorded_names
 from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.results.looks import Looks, make_look
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Store, open_store
 from upskill.runs.stores.rows import timestamp
 from upskill.skills import BADGE, CARD, RECEIPT, REPLIES, Skill, SkillFile
-from upskill.skills.seen import without_seen
 from upskill.suites import Suite
 from upskill.suites.suite import PATHS_IN_SKILL
-from upskill.verdicts import TOLERANCE
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Verdict
 from upskill.version import __version__
 
-FORMAT, VERSION = "upskill-receipt", 2
+FORMAT, VERSION = "upskill-receipt", 1
 AT_ONCE = 8  # trials that are graded
 MAX_BYTES = 20_000_000
 # Of a verdict, what does not follow from the answers: prices change, and so do the words of advice.
 DOES_NOT_FOLLOW = (
-    "caveats",
-    "add",
+    "replayed",
+    "recommendation",
     "cost_per_pass",
     "break_even",
     "cost_usd",
     "baseline",
     "skill",
 )
-MUST_SAY = ("model", "decision", "about", "lift", "interval")  # of a verdict
+MUST_SAY = ("model", "decision", "lift", "interval")  # of a verdict
+MARGIN = 0.05  # what every receipt is verified with, whatever its author chose
 SETTINGS = ("agent", "runs", "seed", "temperature", "max_output_tokens")
 
 
@@ -64,7 +65,7 @@ class Claims:
 
     models: list[str]  # that gave the answers
     date: str
-    seen: int  # cases of which a result had been shown with another text of the skill
+    earlier_looks: int
     cost_usd: float | None
 
     @classmethod
@@ -73,7 +74,7 @@ class Claims:
         return cls(
             [model["name"] for model in receipt["models"]],
             receipt["date"],
-            len(receipt["seen"]),
+            max((len(looks["earlier"]) for looks in receipt["looks"].values()), default=0),
             None if None in costs else sum(costs),
         )
 
@@ -84,12 +85,11 @@ class Verified:
 
     receipt: Mapping[str, Any]
     changes: list[str] = field(default_factory=list[str])  # what is not as it was, in words
-    evaluation: Evaluation | None = None  # of the recorded answers; None: that was impossible
-
-    @property
-    def verdicts(self) -> list[Verdict]:
-        """Computed anew."""
-        return self.evaluation.verdicts if self.evaluation else []
+    # Computed anew, about tasks like these and with the usual margin; empty where that was impossible.
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])
+    as_run: list[Verdict] = field(
+        default_factory=list[Verdict]
+    )  # with the scope and margin of the run
 
     @property
     def holds(self) -> bool:
@@ -102,10 +102,15 @@ class Verified:
 
 def terms_of(receipt: Mapping[str, Any]) -> str:
     """What its verdicts rest on beside the usual, in words."""
-    tolerance = dict_or_empty(receipt.get("settings")).get("tolerance")
-    if not isinstance(tolerance, int | float) or tolerance == TOLERANCE:
-        return ""
-    return f"with a tolerance of {100 * tolerance:g} points"
+    settings = dict_or_empty(receipt.get("settings"))
+    terms = ["on exactly these cases"] if settings.get("scope") == "suite" else []
+    if (margin := settings.get("margin")) != MARGIN:
+        terms.append(
+            f"with a margin of {100 * margin:g} points"
+            if isinstance(margin, int | float)
+            else "with no margin"
+        )
+    return ", ".join(terms)
 
 
 def suite_of(skill: Skill, receipt: Mapping[str, Any]) -> str:
@@ -168,12 +173,11 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
             **{name: getattr(plan, name) for name in SETTINGS},
             "arms": plan.arms,
             "bounds": asdict(plan.bounds),
-            "tolerance": run.plan.tolerance,
-            "in_rounds": run.plan.in_rounds,
-            "rounds": {names[model]: rounds for model, rounds in run.plan.rounds.items()},
+            "margin": run.plan.margin,
+            "scope": run.plan.scope,
             "sandbox": run.plan.sandbox,
         },
-        "seen": sorted(plan.suite.by_id.keys() - run.plan.fresh),
+        "looks": {names[model]: _looks_to_dict(looks) for model, looks in evaluation.looks.items()},
         "verdicts": [
             verdict.to_dict() | {"model": names[verdict.model]} for verdict in evaluation.verdicts
         ],
@@ -193,13 +197,25 @@ def _render(content: Mapping[str, Any]) -> bytes:
 
 
 def _hashes(files: tuple[SkillFile, ...]) -> Iterator[tuple[str, str]]:
-    for file in filter(None, map(without_seen, files)):
+    for file in files:
         if file.path not in (RECEIPT, REPLIES, BADGE, CARD):
             kind = "link" if file.link else "run" if file.executable else "file"
             yield (
                 file.path,
                 f"{kind} {hashlib.sha256(file.link.encode() if file.link else file.data).hexdigest()}",
             )
+
+
+def _looks_to_dict(looks: Looks) -> dict[str, Any]:
+    return {
+        "earlier": [
+            {"run": look.run, "asked": look.asked, "decision": look.decision}
+            for look in looks.earlier
+        ],
+        "left_out": None
+        if looks.left_out is None
+        else [asdict(outcome) for outcome in looks.left_out],
+    }
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -256,6 +272,7 @@ async def verify(skill: Skill) -> Verified:
             changes.append(f"suite: case {case!r} {what}")
     try:
         evaluation = await _grade_again(skill, suite, cassette, receipt)
+        usual = _on_usual_terms(evaluation)
         changes += [
             *_other_facts(evaluation.plan, cassette, receipt),
             *_missing_answers(evaluation),
@@ -267,7 +284,14 @@ async def verify(skill: Skill) -> Verified:
         return Verified(receipt, [*changes, f"{RECEIPT}: edited ({error!r})"])
     finally:
         cassette.close()
-    return Verified(receipt, changes, evaluation)
+    return Verified(receipt, changes, usual.verdicts, evaluation.verdicts)
+
+
+def _on_usual_terms(evaluation: Evaluation) -> Evaluation:
+    """About tasks like these cases, with the usual margin. Who ran in rounds still pays for every look."""
+    run, scope = evaluation.run, evaluation.run.plan.scope
+    plan = replace(run.plan, margin=MARGIN, scope="cases" if scope == "suite" else scope)
+    return replace(evaluation, run=replace(run, plan=plan))
 
 
 def _other_facts(plan: Plan, cassette: Cassette, receipt: Mapping[str, Any]) -> Iterator[str]:
@@ -304,11 +328,15 @@ def _address(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _missing_answers(evaluation: Evaluation) -> Iterator[str]:
-    """Who leaves answers out chooses the number."""
+    """Who leaves answers out chooses the number. Rounds that were not needed have none."""
     seen = {(row.model, row.case, row.arm, row.seed) for row in evaluation.outcomes}
+    last: dict[str, int] = {}
+    for row in evaluation.outcomes:
+        last[row.model] = max(row.seed, last.get(row.model, row.seed))
     missing = sum(
         (trial.model, trial.case, trial.arm, trial.seed) not in seen
         for trial in evaluation.plan.trials()
+        if evaluation.run.plan.scope is None or trial.seed <= last.get(trial.model, trial.seed)
     )
     if missing:
         yield f"{REPLIES}: the answers from {counted(missing, 'trial')} are missing"
@@ -349,15 +377,16 @@ async def _grade_again(
 ) -> Evaluation:
     settings = receipt["settings"]
     options = PlanOptions(runs=cassette.settings.runs, keys={})
-    plan = make_plan(skill, suite, cassette.students, as_recorded(options, cassette, suite))
-    plan = replace(plan_from(plan, cassette), rounds=settings["rounds"])
+    plan = plan_from(
+        make_plan(skill, suite, cassette.students, as_recorded(options, cassette, suite)), cassette
+    )
     with open_store(None) as store:
         run, _ = store.start_run(plan, __version__)
         run = store.annotate(
             run,
-            tolerance=settings["tolerance"],
-            in_rounds=settings["in_rounds"],
-            seen=dict.fromkeys(receipt["seen"], ""),
+            margin=settings["margin"],
+            scope=settings["scope"],
+            analysis=Analysis(reported=True),
         )
         models = Models(ModelContext(), replies=store, cassette=cassette)
         slots = asyncio.Semaphore(AT_ONCE)
@@ -373,7 +402,19 @@ async def _grade_again(
         ]
         async with models:
             outcomes = list(await asyncio.gather(*map(grade, recorded)))
-    return Evaluation(plan, run, outcomes, [], {})
+        evaluation = Evaluation(plan, run, outcomes, [], {}, used_cases=plan.used_cases)
+        for model, looks in receipt["looks"].items():
+            own = make_look(plan, run, evaluation.outcomes_of(model), model)
+            left_out = looks["left_out"]
+            evaluation.looks[model] = Looks(
+                tuple(
+                    replace(own, run=look["run"], asked=look["asked"]) for look in looks["earlier"]
+                ),
+                left_out=None
+                if left_out is None
+                else tuple(Outcome(**outcome) for outcome in left_out),
+            )
+    return evaluation
 
 
 def _unlike(now: Mapping[str, Any], was: Mapping[str, Any]) -> list[str]:
@@ -394,10 +435,12 @@ def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterato
             if _unlike(now[arm], was[arm]):
                 passed = f"{was[arm]['passed']} of {was[arm]['passed'] + was[arm]['failed']}"
                 scored = now[arm]["passed"] + now[arm]["failed"]
-                missing = ""
-                if now[arm]["missing"]:
-                    missing = f", {counted(now[arm]['missing'], 'trial')} missing"
-                yield f"{verdict.model}, {arm}: {passed} passed, now {now[arm]['passed']} of {scored}{missing}"
+                errored = (
+                    f", {counted(now[arm]['errored'], 'trial')} errored"
+                    if now[arm]["errored"]
+                    else ""
+                )
+                yield f"{verdict.model}, {arm}: {passed} passed, now {now[arm]['passed']} of {scored}{errored}"
         if different := _unlike(now, was):
             values = "; ".join(f"{name} was {was[name]}, now {now[name]}" for name in different[:3])
             yield f"{verdict.model}: {values}"
