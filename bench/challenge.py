@@ -6,7 +6,7 @@ python bench/challenge.py --known 0.65  # the student knows what the skill gets 
 
 Each challenge has three proposals about facts that the skill has wrong, among 30 worthless ones: the student knows
 them with and without the skill, never, only with the skill, or guesses. A trial comes out the other way with a chance
-of 5 to 10 %. All right answers to a proposal are the same text, and so are all wrong ones.
+of 5 to 10 %.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def challenge(seed: int, known: float = 1.0) -> tuple[set[str], Challenge]
             for side, arm in enumerate(("baseline", "skill"))
         ]
         return [
-            Outcome("simulated", case, arm, each, passed, 0, 0, 0.0, answer=1 + passed)
+            Outcome("simulated", case, arm, each, passed, 0, 0, 0.0)
             for case, arm, each, passed in trials
         ]
 

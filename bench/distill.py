@@ -7,8 +7,7 @@ python bench/distill.py --broken 9      # the harmful line breaks nine of the ca
 python bench/distill.py --wording       # the same text always gets the same answer, and 5 % of these come out wrong
 
 Each of 12 cases needs one line of the skill. A section of 5 blocks is useless, and one line breaks 3 cases. Each search
-has a chance of 5 to 10 % that a trial comes out the other way. All right answers to a case are the same text, and so
-are all wrong ones: a student that seldom varies must not be taken for one that repeats itself. The blocks come in
+has a chance of 5 to 10 % that a trial comes out the other way. The blocks come in
 another order each time; the useless section stays together.
 
 Of the 36 cases of the large skill, some fail anyway. Each of the others needs one block, or one of two.
@@ -73,7 +72,7 @@ class Student:
             else self.chance
         )
         passed = knows != (chance.random() < (0.05 if self.by_wording else self.noise))
-        return Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
+        return Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0)
 
 
 def begin(
@@ -84,7 +83,8 @@ def begin(
     harmed = {f"case-{number}" for number in range(broken)}
     student = Student(lines, chance.uniform(0.05, 0.10), chance, harmed, by_wording)
     cases = tuple(f"case-{number}" for number in range(CASES))
-    return lines, Ablation([line.section for line in lines], cases, student.measure)
+    rounds = 1 if by_wording else 0  # what such a student shows once is the truth
+    return lines, Ablation([line.section for line in lines], cases, student.measure, rounds=rounds)
 
 
 def begin_large(seed: int) -> Ablation:
@@ -98,8 +98,7 @@ def begin_large(seed: int) -> Ablation:
     async def measure(removed: Blocks, asked: Sequence[str], seeds: range) -> list[Outcome]:
         trials = [(case, seed, is_passed(case, removed)) for case in asked for seed in seeds]
         return [
-            Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
-            for case, seed, passed in trials
+            Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0) for case, seed, passed in trials
         ]
 
     def is_passed(case: str, removed: Blocks) -> bool:

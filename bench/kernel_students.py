@@ -67,7 +67,7 @@ def summary(evaluated: dict[str, Any], checks: list[Row]) -> dict[str, Any]:
         "students": [
             {name: model[name] for name in ("model", "pairs", "lift", "interval", "decision")}
             | {
-                "errored": model["baseline"]["errored"] + model["skill"]["errored"],
+                "missing": model["baseline"]["missing"] + model["skill"]["missing"],
                 "output": model["tokens"]["output"],
             }
             for model in evaluated["models"]

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,9 +213,9 @@ def main() -> None:
         if not (work / "runs").exists():
             small = prepare(work, 600)
             with open_store(work / "runs") as store:
-                for _ in range(200):
-                    store.start_run(small, "0", fresh=True)
-                run, _ = store.start_run(plan, "0", fresh=True)
+                for seed in range(200):
+                    store.start_run(replace(small, seed=seed), "0")
+                run, _ = store.start_run(plan, "0")
                 fill(store, run, results(plan))
         with open_store(work / "runs") as store:
             run = next(run for run in store.runs(newest_first=True) if run.trials == len(plan))

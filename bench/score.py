@@ -83,11 +83,11 @@ class World:
         }
         knows = all(fact == self.codes[name] for name, fact in facts.items())
         passed = knows != (self.chance.random() < self.noise)
-        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
+        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0)
 
     async def score(self) -> Score:
         plan = make_plan(
-            self.skill, self.suite, ["scripted:none"], PlanOptions(baseline=False, runs=2)
+            self.skill, self.suite, ["openai:simulated"], PlanOptions(baseline=False, runs=2)
         )
         with open_store(None) as store:
             scoring = Scoring(plan, Engine(store, Models(), _run_nothing))

@@ -47,7 +47,7 @@ from upskill.runs.planning.plan import BOTH_ARMS, Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites import Case
 from upskill.verdicts.compute import compute_verdict
-from upskill.verdicts.statistics import Floats
+from upskill.verdicts.interval import Floats
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
 BEGIN, END = "<!-- search: begin -->", "<!-- search: end -->"
@@ -116,6 +116,7 @@ class SimPlan:
     seed: int = 0
     runs: int = 1
     temperature: float = 1.0
+    exact: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.arms) * len(self.suite.cases) * self.runs
@@ -167,7 +168,6 @@ class Student:
                             0,
                             0,
                             0.0,
-                            answer=number + 1,
                         )
                     )
         return rows

@@ -1,88 +1,100 @@
-"""Simulate the statistics of a verdict, with fixed seeds, and write the tables of docs/simulations.md.
+"""Simulate verdicts whose truth is known, with fixed seeds, and put the tables beside what they have to reach.
 
-python bench/simulations.py            # all tables, about ten minutes on one core
+python bench/simulations.py            # all tables, about a quarter of an hour on two cores
 python bench/simulations.py --quick    # the same tables from few simulations: does it still run?
 python bench/simulations.py --write    # put them into docs/simulations.md
+python bench/simulations.py --only power --only gate
+
+For speed, many suites are decided at once by the functions that `paired_lift` consists of, with the same resamples. The
+first section puts a sample of all worlds through `compute_verdicts` and `judge_edit` as well: not one may differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from upskill.authoring.trigger.description import level_of_test
-from upskill.models.draws import FAILURES
-from upskill.verdicts.arms import LEVEL_OF_BOTH_ARMS, MAX_ERROR_RATE
-from upskill.verdicts.compute import EARLY_ALPHA_SHARE, level_of_look
-from upskill.verdicts.statistics import (
+from upskill.verdicts import LEVEL_OF_TASKS, LEVEL_OF_THESE, MAX_ROUNDS, TOLERANCE
+from upskill.verdicts.arms import EXCESS_P_VALUE, MAX_MISSING_ALWAYS, MAX_MISSING_SHARE
+from upskill.verdicts.compute import compute_verdicts
+from upskill.verdicts.gate import (
+    FLIP_P_VALUE,
+    MIN_NET_LOSS,
+    MIN_ROUNDS_TO_TURN,
+    ROUNDS_BEFORE_PASS,
+    judge_edit,
+)
+from upskill.verdicts.interval import (
+    RESAMPLES,
+    CaseGroups,
     Floats,
-    Sequential,
-    bets,
     chance_of_less,
-    log_wealth,
-    paired_lift,
     studentized_bounds,
-    t_quantile,
     unseen_weight,
 )
-from upskill.verdicts.these_cases import GRID_ALLOWANCE, MAX_DRAWS, chance_of_score, score
-from upskill.verdicts.trigger_metrics import QUANTITIES, min_queries
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.verdict import VerdictOptions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
-SEED = 4
-
-CASES, RUNS, RATES = (10, 20, 40), (1, 3, 5), (0.05, 0.25, 0.5, 0.75, 0.95)
+SEED = 44
 BETWEEN = 1.5  # standard deviation of the difficulty of cases, in log-odds
 EFFECT = 0.75  # standard deviation over cases of what the skill does, in log-odds
+SIZES, RUNS = (6, 8, 12, 20, 40), (1, 3, 5)
+POWER_SIZES, LIFTS, BASELINES = (8, 12, 20, 40), (0.2, 0.4, 0.6), (0.05, 0.2, 0.5, 0.7)
+CHUNK = 400  # suites whose bootstraps are in memory at once
+
+Rng = np.random.Generator
+Bools = NDArray[np.bool_]
+Rates = tuple[Floats, Floats]  # of each case, in both arms
+World = Callable[[Rng, tuple[int, ...]], Rates]  # its true lift is 0
 
 NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def logistic(odds: Floats) -> Floats:
-    return 1.0 / (1.0 + np.exp(-odds))
+# What is reported
+# ------------------------------------------------------------------------------------------------
 
 
-def centre(rate: float, spread: float) -> float:
-    """The mean log-odds at which cases with this spread pass at this rate."""
-    low, high = -20.0, 20.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        mean = float((WEIGHTS * logistic(middle + spread * NODES)).sum())
-        low, high = (middle, high) if mean < rate else (low, middle)
-    return 0.5 * (low + high)
+@dataclass(frozen=True)
+class Target:
+    """What is promised, what was measured, and the bound: at most, or at least, in percent."""
+
+    what: str
+    measured: float
+    bound: float
+    where: str = ""
+    at_least: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
 
 
-def chances(
-    rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]
-) -> tuple[Floats, Floats]:
-    """The pass rate of each case in each arm: cases differ in difficulty and in what the skill does for them."""
-    difficulty = BETWEEN * rng.normal(size=shape)
-    effect = EFFECT * rng.normal(size=shape)
-    before = logistic(centre(rates[0], BETWEEN) + difficulty)
-    after = logistic(centre(rates[1], math.hypot(BETWEEN, EFFECT)) + difficulty + effect)
-    return before, after
+@dataclass
+class Section:
+    title: str
+    lines: list[str] = field(default_factory=list[str])
+    targets: list[Target] = field(default_factory=list[Target])
 
+    def say(self, *lines: str) -> None:
+        self.lines += [*lines, ""]
 
-def half_decided(
-    rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]
-) -> tuple[Floats, Floats]:
-    """A harder world: half of the cases always pass or never do, whatever the arm."""
-    before, after = chances(rng, shape, rates)
-    fixed = rng.random(shape) < 0.5
-    value = (rng.random(shape) < 0.5).astype(np.float64)
-    return np.where(fixed, value, before), np.where(fixed, value, after)
+    def show(self, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        self.lines += [*table(head, rows), ""]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -96,1427 +108,1358 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-# ---------------------------------------------------------------------------------------------------- coverage
+def slashed(shares: Iterable[float], digits: int = 0) -> str:
+    return " / ".join(f"{100 * share:.{digits}f}" for share in shares)
+
+
+def rng_of(*key: object) -> Rng:
+    return np.random.default_rng([SEED, *(ord(letter) for letter in repr(key))])
+
+
+# Worlds
+# ------------------------------------------------------------------------------------------------
+
+
+def logistic(odds: Floats) -> Floats:
+    return 1.0 / (1.0 + np.exp(-odds))
+
+
+@cache
+def centre(rate: float, spread: float) -> float:
+    """The mean log-odds at which cases with this spread pass at this rate."""
+    low, high = -20.0, 20.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        mean = float((WEIGHTS * logistic(middle + spread * NODES)).sum())
+        low, high = (middle, high) if mean < rate else (low, middle)
+    return 0.5 * (low + high)
+
+
+def chances(rng: Rng, shape: tuple[int, ...], rates: tuple[float, float]) -> Rates:
+    """The pass rate of each case in each arm: cases differ in difficulty and in what the skill does for them."""
+    difficulty = BETWEEN * rng.normal(size=shape)
+    effect = EFFECT * rng.normal(size=shape)
+    before = logistic(centre(rates[0], BETWEEN) + difficulty)
+    after = logistic(centre(rates[1], math.hypot(BETWEEN, EFFECT)) + difficulty + effect)
+    return before, after
+
+
+def alike(rate: float) -> World:
+    return lambda _, shape: (np.full(shape, rate), np.full(shape, rate))
+
+
+def logit(rate: float) -> World:
+    return lambda rng, shape: chances(rng, shape, (rate, rate))
+
+
+def unmoved(rate: float) -> World:
+    """Cases differ, and the skill does nothing for any of them."""
+
+    def draw(rng: Rng, shape: tuple[int, ...]) -> Rates:
+        before, _ = chances(rng, shape, (rate, rate))
+        return before, before
+
+    return draw
+
+
+def half_decided(rate: float) -> World:
+    """Half of the cases always pass or never do, whatever the arm."""
+
+    def draw(rng: Rng, shape: tuple[int, ...]) -> Rates:
+        before, after = chances(rng, shape, (rate, rate))
+        is_decided, value = rng.random(shape) < 0.5, (rng.random(shape) < 0.5).astype(np.float64)
+        return np.where(is_decided, value, before), np.where(is_decided, value, after)
+
+    return draw
+
+
+def coins(rate: float) -> World:
+    """Each case is a coin that is thrown once in each arm."""
+
+    def draw(rng: Rng, shape: tuple[int, ...]) -> Rates:
+        before, after = (rng.random(shape) < rate for _ in range(2))
+        return before.astype(np.float64), after.astype(np.float64)
+
+    return draw
+
+
+def skewed(share: float, start: float) -> World:
+    """This share is broken for good, and the rest gains as much in all."""
+
+    def draw(rng: Rng, shape: tuple[int, ...]) -> Rates:
+        after = np.where(rng.random(shape) < share, 0.0, start / (1.0 - share))
+        return np.full(shape, start), after
+
+    return draw
+
+
+def against(share: float) -> World:
+    """Built against the interval: what breaks always passed, and the rest, which never did, gains as much in all."""
+
+    def draw(rng: Rng, shape: tuple[int, ...]) -> Rates:
+        breaks = rng.random(shape) < share
+        return breaks.astype(np.float64), np.where(breaks, 0.0, share / (1.0 - share))
+
+    return draw
+
+
+def one_lost(rate: float) -> World:
+    """One case of every suite is lost for good, and the others gain exactly as much: on these cases, the lift is 0."""
+
+    def draw(_: Rng, shape: tuple[int, ...]) -> Rates:
+        before, after = np.full(shape, rate), np.full(shape, rate + rate / (shape[1] - 1))
+        after[:, 0] = 0.0
+        return before, after
+
+    return draw
+
+
+GRADED: dict[str, World] = {
+    **{f"alike at {rate:g}": alike(rate) for rate in (0.05, 0.2, 0.5, 0.8, 0.95)},
+    **{f"logit at {rate:g}": logit(rate) for rate in (0.2, 0.5, 0.8)},
+    "half decided": half_decided(0.5),
+    **{f"coins at {rate:g}": coins(rate) for rate in (0.2, 0.5)},
+}
+BUILT: dict[str, World] = {
+    **{f"skewed {share:.0%}": skewed(share, 0.5) for share in (0.05, 0.1, 0.2, 0.3)},
+    "skewed 10% at 0.8": skewed(0.1, 0.8),
+    **{f"against {share:.0%}": against(share) for share in (0.05, 0.1, 0.2)},
+}
+NULL = GRADED | BUILT
+ANY_CLAIM = ("alike at 0.2", "alike at 0.5", "alike at 0.8", "logit at 0.5", "skewed 20%")
+# Where the lift on these very cases is 0, whatever cases were drawn.
+NULL_HERE: dict[str, World] = {
+    **{f"alike at {rate:g}": alike(rate) for rate in (0.05, 0.2, 0.5, 0.8, 0.95)},
+    **{f"differ around {rate:g}": unmoved(rate) for rate in (0.2, 0.5, 0.8)},
+    "one lost at 0.5": one_lost(0.5),
+}
+
+
+def draw(rng: Rng, rates: Floats, runs: int) -> Bools:
+    return rng.random((*rates.shape, runs)) < rates[..., np.newaxis]
+
+
+# Many suites at once
+# ------------------------------------------------------------------------------------------------
 
 
 def lift_excludes(
-    means: Floats, runs: int, value: float, *, level: float = 0.95, resamples: int = 1_000
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether the interval of `paired_lift` lies above a value, and whether below it, for many data sets at once."""
-    low, high = studentized_bounds(means, runs, level=level, resamples=resamples)
-    support = np.arange(-runs, runs + 1) / runs
-    counts = np.stack([(np.abs(means - at) < 1e-9).sum(axis=1) for at in support], axis=1).astype(
-        np.float64
+    means: Floats,
+    runs: float,
+    value: float = 0.0,
+    *,
+    level: float = LEVEL_OF_TASKS,
+    resamples: int = RESAMPLES,
+) -> tuple[Bools, Bools]:
+    """Whether the interval of `paired_lift` lies above a value, and whether below it. A row is a suite, a column a
+    unit, and `runs` is the number of pairs behind each."""
+    support, codes = np.unique(np.round(means, 9), return_inverse=True)
+    index = codes.reshape(means.shape) + len(support) * np.arange(len(means))[:, np.newaxis]
+    counts = np.bincount(index.ravel(), minlength=means.shape[0] * len(support))
+    tally, first, back = np.unique(
+        counts.reshape(len(means), -1), axis=0, return_index=True, return_inverse=True
     )
-    weight, tail = unseen_weight(means, runs), 0.5 * (1.0 - level)
-    above = (low > value + 1e-12) & (chance_of_less(support, counts, weight, value) < tail)
-    below = (high < value - 1e-12) & (
-        chance_of_less(support, counts[:, ::-1], weight, -value) < tail
-    )
-    return above, below
-
-
-def misses(means: Floats, runs: int, true: float) -> tuple[float, float]:
-    """How often the interval lies above the true lift, and how often below it."""
-    found = [
-        lift_excludes(part, runs, true)
-        for part in np.array_split(means, max(1, len(means) // 1000))
-    ]
-    above, below = (np.concatenate(side) for side in zip(*found, strict=True))
-    return float(above.mean()), float(below.mean())
-
-
-def coverage(sims: int) -> dict[tuple[int, int, float, float], tuple[float, float, float]]:
-    """Of each cell: how often the interval holds the true lift, its mean width, and how many cases differ."""
-    rng = np.random.default_rng((SEED, 1, 0))
-    found: dict[tuple[int, int, float, float], tuple[float, float, float]] = {}
-    for cases, runs, one, two in product(CASES, RUNS, RATES, RATES):
-        before, after = chances(rng, (sims, cases), (one, two))
-        means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-        differ = float((np.abs(means) > 0).sum(axis=1).mean())
-        some = [
-            paired_lift(np.repeat(row, runs), np.repeat(np.arange(cases), runs))
-            for row in means[:8]
-        ]
-        width = float(np.mean([lift.high - lift.low for lift in some]))
-        found[cases, runs, one, two] = 1.0 - sum(misses(means, runs, two - one)), width, differ
-    return found
-
-
-def coverage_tables(sims: int) -> Iterator[str]:
-    yield "### Does the 95 % interval hold the true lift 95 times in 100?"
-    yield ""
-    yield (
-        f"{sims:,} simulated suites a cell; a cell is a baseline pass rate and a skill pass rate out of "
-        f"{', '.join(f'{rate:g}' for rate in RATES)} (25 cells a row). Cases differ in difficulty "
-        f"(standard deviation {BETWEEN} in log-odds) and in what the skill does for them ({EFFECT}). With so many "
-        f"suites a cell is itself uncertain by ±{200 * math.sqrt(0.05 * 0.95 / sims):.1f} points."
-    )
-    yield ""
-    found = coverage(sims)
-    rows: list[Sequence[object]] = []
-    for cases in CASES:
-        for runs in RUNS:
-            cells = {key: value for key, value in found.items() if key[:2] == (cases, runs)}
-            covers = np.array([value[0] for value in cells.values()])
-            worst = min(cells, key=lambda key: cells[key][0])
-            inside = int(((covers >= 0.93) & (covers <= 0.97)).sum())
-            rows.append(
-                (
-                    cases,
-                    runs,
-                    percent(float(covers.mean())),
-                    f"{percent(covers.min())} ({worst[2]:g} → {worst[3]:g})",
-                    percent(covers.max()),
-                    f"{inside} of 25",
-                    f"{np.mean([value[1] for value in cells.values()]):.2f}",
-                )
-            )
-    head = (
-        "cases",
-        "runs",
-        "mean coverage",
-        "worst cell (rates)",
-        "highest",
-        "within 93–97 %",
-        "mean width",
-    )
-    yield from table(head, rows)
-    yield ""
-    covers = np.array([value[0] for value in found.values()])
-    worst = min(found, key=lambda key: found[key][0])
-    sparse = [key for key, value in found.items() if value[0] > 0.97]
-    rich = {key: value[0] for key, value in found.items() if value[2] >= 6}
-    yield (
-        f"Worst cell of {len(found)}: {percent(covers.min())} at {worst[0]} cases × {worst[1]} runs, "
-        f"{worst[2]:g} → {worst[3]:g}. Below 93 %: {int((covers < 0.93).sum())} cells. "
-        f"Above 97 %: {len(sparse)} cells, at most {percent(covers.max())}. "
-        f"Where on average six cases or more differ between the arms ({len(rich)} cells): "
-        f"{percent(min(rich.values()))} to {percent(max(rich.values()))}, "
-        f"{sum(0.93 <= value <= 0.97 for value in rich.values())} within 93–97 %."
-    )
-    yield ""
-
-
-# ---------------------------------------------------------------------------------------------------- harsher worlds
-
-World = Callable[
-    [np.random.Generator, tuple[int, int], int], tuple[Floats, float]
-]  # case means and the true lift
-
-
-def half_fixed(rates: tuple[float, float]) -> World:
-    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
-        before, after = half_decided(rng, shape, rates)
-        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (
-            rates[1] - rates[0]
-        )
-
-    return draw
-
-
-def fixed(rates: tuple[float, float]) -> World:
-    """Each case always comes out the same in an arm, as at temperature 0; the arms often agree."""
-
-    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
-        one, two = rng.random(shape), rng.random(shape)
-        after = np.where(rng.random(shape) < 0.7, one, two) < rates[1]
-        return after.astype(np.float64) - (one < rates[0]), rates[1] - rates[0]
-
-    return draw
-
-
-def all_or_nothing(rates: tuple[float, float]) -> World:
-    """The skill mends some tasks for good and breaks others for good; the rest are left as they are."""
-
-    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
-        fixed, broken = rates
-        before = np.full(shape, 0.5)
-        kind = rng.random(shape)
-        after = np.where(kind < fixed, 1.0, np.where(kind < fixed + broken, 0.0, before))
-        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (
-            fixed - broken
-        )
-
-    return draw
-
-
-def skewed(rates: tuple[float, float]) -> World:
-    """The skill breaks a few tasks altogether and makes the rest a little better: on average, nothing is gained."""
-
-    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
-        share, start = rates
-        start = min(start, 1.0 - share)
-        after = np.where(rng.random(shape) < share, 0.0, start / (1.0 - share))
-        return (rng.binomial(runs, after) - rng.binomial(runs, np.full(shape, start))) / runs, 0.0
-
-    return draw
-
-
-def broken(rates: tuple[float, float]) -> World:
-    """The worst for the bound: what breaks always passed, and the rest, which never did, gains as much."""
-
-    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
-        share, _ = rates
-        gained = rng.binomial(runs, share / (1.0 - share), shape) / runs
-        return np.where(rng.random(shape) < share, -1.0, gained), 0.0
-
-    return draw
-
-
-def mirrored(world: World) -> World:
-    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
-        means, true = world(rng, shape, runs)
-        return -means, -true
-
-    return draw
-
-
-def duplicated(rates: tuple[float, float]) -> World:
-    """Every case is there three times in other words; the copies count as one."""
-
-    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
-        before, after = chances(rng, shape, rates)
-        return (rng.binomial(3 * runs, after) - rng.binomial(3 * runs, before)) / (3 * runs), rates[
-            1
-        ] - rates[0]
-
-    return draw
-
-
-GRID = tuple(product(RATES, RATES))
-WORLDS: tuple[
-    tuple[str, Callable[[tuple[float, float]], World], tuple[tuple[float, float], ...]], ...
-] = (
-    ("half of the cases always pass or never do", half_fixed, GRID),
-    ("fixed outcomes per case and arm", fixed, GRID),
-    (
-        "all or nothing: fixed or broken for good",
-        all_or_nothing,
-        tuple(product((0.05, 0.1, 0.3), (0.05, 0.1, 0.3))),
-    ),
-    (
-        "skewed: a tenth is broken, the rest gains a little",
-        skewed,
-        tuple((0.1, rate) for rate in (0.9, 0.8, 0.6, 0.3)),
-    ),
-    (
-        "skewed otherwise: 3, 5, 20 or 30 % broken",
-        skewed,
-        tuple(product((0.03, 0.05, 0.2, 0.3), (0.97, 0.9, 0.8, 0.6, 0.3))),
-    ),
-    (
-        "built against it: what breaks always passed, the rest never did",
-        broken,
-        tuple((share, 0.0) for share in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)),
-    ),
-    (
-        "duplicated: each case three times",
-        duplicated,
-        ((0.05, 0.25), (0.25, 0.25), (0.5, 0.5), (0.5, 0.75), (0.75, 0.95)),
-    ),
-)
-
-
-def world_tables(sims: int) -> Iterator[str]:
-    yield "### Does it hold in harsher worlds?"
-    yield ""
-    rng = np.random.default_rng((SEED, 5))
-    rows: list[Sequence[object]] = []
-    for name, world, cells in WORLDS:
-        covers: list[float] = []
-        sides: list[float] = []
-        before: list[float] = []
-        for cases, runs, rates in product(CASES, RUNS, cells):
-            means, true = world(rates)(rng, (sims, cases), runs)
-            runs_each = 3 * runs if world is duplicated else runs
-            above, below = misses(means, runs_each, true)
-            low, high = studentized_bounds(means, runs_each, resamples=2_000)
-            covers.append(1.0 - above - below)
-            sides += [above, below]
-            before.append(float(max((low > true + 1e-12).mean(), (high < true - 1e-12).mean())))
-        rows.append(
-            (
-                name,
-                len(covers),
-                percent(sum(covers) / len(covers)),
-                percent(min(covers)),
-                percent(max(sides)),
-                percent(max(before)),
-            )
-        )
-    head = (
-        "world",
-        "cells",
-        "mean coverage",
-        "worst cell",
-        "worst side",
-        "worst side by spread alone",
-    )
-    yield from table(head, rows)
-    yield ""
-    yield (
-        f"{sims:,} suites a cell, {', '.join(map(str, CASES))} cases × {', '.join(map(str, RUNS))} runs, so a cell is "
-        f"uncertain by ±{200 * math.sqrt(0.04 * 0.96 / sims):.1f} points. A side is how often the interval lies wholly "
-        "above the true lift, or wholly below it: with a true lift of 0, that is a false `helps` or a false `hurts`. "
-        "The last column is the studentized interval without the bound for cases not seen."
-    )
-    yield ""
-    yield from price_table(sims, rng)
-
-
-def price_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
-    rows: list[Sequence[object]] = []
-    for cases, runs in product(CASES, RUNS):
-        row: list[object] = [cases, runs]
-        for lift in (0.2, 0.4):
-            before, after = chances(rng, (sims, cases), (0.2, 0.2 + lift))
-            means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-            alone = (studentized_bounds(means, runs, resamples=2_000)[0] > 0).mean()
-            row += [percent(alone, 0), percent(misses(means, runs, 0.0)[0], 0)]
-        rows.append(row)
-    yield "What it costs in power: how often the answer is `helps` where the baseline passes 20 % and the lift is real."
-    yield ""
-    head = (
-        "cases",
-        "runs",
-        "lift 0.2, by spread alone",
-        "lift 0.2, ours",
-        "lift 0.4, by spread alone",
-        "lift 0.4, ours",
-    )
-    yield from table(head, rows)
-    yield ""
-
-
-# ---------------------------------------------------------------------------------------------------- two scopes
-
-FEW_CASES, REPEATS = (3, 5, 8, 12, 20, 30), (1, 3, 10, 100)
-MIDDLE_CASES = (8, 10, 12, 15, 20)
-SKEWS = (0.03, 0.05, 0.1, 0.15)  # of the cases are broken for good, and the rest gains as much
-UNSEEN = 0.3 / 1.3  # the share of tasks that, broken for good, cancels 30 points on the others
-Suite = tuple[Floats, Floats]  # how often each case passes without and with the skill
-
-
-@cache
-def critical_score(draws: int, lift: float, tail: float) -> float:
-    """The lowest score that rules out this lift on exactly these cases."""
-    low, high = 0.0, 60.0
-    for _ in range(22):
-        middle = 0.5 * (low + high)
-        low, high = (
-            (low, middle)
-            if chance_of_score(middle, (draws, draws), lift) <= GRID_ALLOWANCE * tail
-            else (middle, high)
-        )
-    return high
-
-
-def rules_out(
-    before: Floats, after: Floats, draws: int, lift: float, level: float = 0.95
-) -> NDArray[np.bool_]:
-    """Whether the interval on exactly these cases lies above this lift, for many totals of passes."""
-    counted = min(draws, MAX_DRAWS)
-    low, high = np.floor(after / draws * counted + 1e-9), np.ceil(before / draws * counted - 1e-9)
-    tail = round(0.5 * (1.0 - level), 12)
-    return score(high, low, (counted, counted), lift) >= critical_score(
-        counted, round(lift, 12), tail
-    )
-
-
-@cache
-def all_ruled_out(draws: int, lift: float) -> NDArray[np.bool_]:
-    """For every number of passes without the skill, and with it."""
-    passes = np.arange(draws + 1.0)
-    before, after = np.meshgrid(passes, passes, indexing="ij")
-    return rules_out(before, after, draws, lift)
-
-
-def wrong_on_these_cases(before: Floats, after: Floats, runs: int) -> tuple[float, float]:
-    """How often the interval on exactly these cases lies above their lift, and how often below: exactly."""
-    draws = len(before) * runs
-    counted = min(draws, MAX_DRAWS)
-    lift = float((after - before).mean())
-
-    def wrong(low: Floats, high: Floats, lift: float) -> float:
-        chance: list[Floats] = []
-        for rates, to_whole in ((low, np.ceil), (high, np.floor)):  # as `rules_out` rounds
-            total = np.ones(1)
-            for rate in np.repeat(rates, runs):
-                total = np.convolve(total, [1.0 - rate, rate])
-            whole = to_whole(np.round(np.arange(draws + 1.0) / draws * counted, 9)).astype(np.intp)
-            chance.append(
-                np.bincount(whole, weights=total, minlength=counted + 1).astype(np.float64)
-            )
-        return float((np.outer(*chance) * all_ruled_out(counted, round(lift, 12))).sum())
-
-    return wrong(before, after, lift), wrong(after, before, -lift)
-
-
-def suites_of(rng: np.random.Generator, cases: int) -> Iterator[tuple[str, Suite]]:
-    """Suites whose own lift is 0, or close to it."""
-    for rate in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.8, 0.95):
-        alike = np.full(cases, rate)
-        yield "alike", (alike, alike)
-        before, _ = chances(rng, (cases,), (rate, rate))
-        yield "of all difficulties", (before, before)
-    ends = (rng.random(cases) < 0.5).astype(np.float64)
-    yield "always or never", (ends, ends)
-    for share, start in product(SKEWS, (0.3, 0.8)):
-        breaks = max(1, round(share * cases))
-        after = np.full(cases, min(1.0, start + start * breaks / max(1, cases - breaks)))
-        after[:breaks] = 0.0
-        yield "skewed", (np.full(cases, start), after)
-
-
-def scope_tables(sims: int) -> Iterator[str]:
-    yield "### Few cases: do both answers hold?"
-    yield ""
-    rows: list[Sequence[object]] = []
-    for cases in FEW_CASES:
-        rng = np.random.default_rng((SEED, 8, cases))
-        called: dict[str, list[float]] = {"these": [], "tasks": []}
-        covered: dict[str, list[float]] = {"these": [], "tasks": []}
-        for runs in REPEATS:
-            for _, (before, after) in suites_of(rng, cases):
-                above, below = wrong_on_these_cases(before, after, runs)
-                called["these"].append(above)
-                covered["these"].append(1.0 - above - below)
-            worlds = [skewed((share, start)) for share, start in product(SKEWS, (0.9, 0.6, 0.3))]
-            worlds += [broken((share, 0.0)) for share in SKEWS] + [
-                mirrored(broken((share, 0.0))) for share in SKEWS
-            ]
-            worlds += [fixed((rate, rate)) for rate in (0.2, 0.8)] + [
-                half_fixed((rate, rate)) for rate in (0.05, 0.5)
-            ]
-            for world in worlds:
-                means, true = world(rng, (sims, cases), runs)
-                above, below = misses(means, runs, true)
-                called["tasks"].append(above)
-                covered["tasks"].append(1.0 - above - below)
-        row: list[object] = [cases]
-        for scope in ("these", "tasks"):
-            row += [percent(max(called[scope])), percent(min(covered[scope])), len(called[scope])]
-        rows.append(row)
-    head = (
-        "cases",
-        *("false `helps` on these cases", "coverage", "cells"),
-        *("… on tasks like these", "coverage", "cells"),
-    )
-    yield from table(head, rows)
-    yield ""
-    yield (
-        f"The worst cell of each row: {', '.join(map(str, REPEATS))} repeats × suites whose cases are alike, of all "
-        f"difficulties, always or never passed, or skewed ({', '.join(f'{share:.0%}' for share in SKEWS)} of the cases "
-        "are broken for good and the rest gains as much; also where what breaks always passed and the rest never did, "
-        "and its mirror image), all with a true lift of 0 or nearly. On these cases the figures are exact. On tasks "
-        f"like these they come from {sims:,} suites a cell, so a cell is uncertain by "
-        f"±{200 * math.sqrt(0.025 * 0.975 / sims):.1f} points, and the worst of many is high by luck too."
-    )
-    yield ""
-    yield from few_cases_table(sims)
-
-
-def paired_t(means: Floats) -> NDArray[np.bool_]:
-    """Whether Student's t on case means says `helps`."""
-    count = means.shape[1]
-    error = means.std(axis=1, ddof=1) / math.sqrt(count)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.where(
-            error > 0, means.mean(axis=1) / error, np.where(means.mean(axis=1) > 0, np.inf, 0.0)
-        )
-    return t > t_quantile(0.975, count - 1)
-
-
-def mcnemar(won: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether the exact test over the pairs that differ says `helps`, as if pairs of one case were strangers."""
-    most = int((won + lost).max())
-    logs = np.cumsum(np.log(np.maximum(1.0, np.arange(most + 1))))  # of factorials
-    needed = np.zeros(most + 1, dtype=np.int64)
-    for n in range(most + 1):
-        chance = np.exp(logs[n] - logs[: n + 1] - logs[n::-1] - n * math.log(2.0))
-        needed[n] = n + 1 - int((np.cumsum(chance) <= 0.025).sum())  # both tails are alike
-    return won >= needed[won + lost]
-
-
-def few_cases_table(sims: int) -> Iterator[str]:
-    """Power and false `helps` of both answers, of a paired t-test and of McNemar's test."""
-    names = ("on these cases", "on tasks like these", "paired t", "McNemar")
-    rows: list[Sequence[object]] = []
-    for cases, runs in product(MIDDLE_CASES, (1, 3, 5, 10, 20, 100)):
-        rng = np.random.default_rng((SEED, 10, cases, runs))
-
-        def say_helps(
-            before: Floats,
-            after: Floats,
-            cases: int = cases,
-            runs: int = runs,
-            rng: np.random.Generator = rng,
-        ) -> list[float]:
-            shape = (runs, *before.shape)
-            one, two = rng.random(shape) < before, rng.random(shape) < after
-            means = (two.mean(axis=0) - one.mean(axis=0)).astype(np.float64)
-            passes = (
-                one.sum(axis=(0, 2)).astype(np.float64),
-                two.sum(axis=(0, 2)).astype(np.float64),
-            )
-            called = (
-                rules_out(*passes, cases * runs, 0.0),
-                lift_excludes(means, runs, 0.0, resamples=1_000)[0],
-                paired_t(means),
-                mcnemar((two & ~one).sum(axis=(0, 2)), (one & ~two).sum(axis=(0, 2))),
-            )
-            return [float(each.mean()) for each in called]
-
-        shape = (sims // 2, cases)
-        alike = say_helps(np.full(shape, 0.3), np.full(shape, 0.6))
-        varied = say_helps(*chances(rng, shape, (0.3, 0.6)))
-        false: list[list[float]] = []
-        for share, start in product(
-            SKEWS, (0.6, 0.9)
-        ):  # the tasks gain nothing; those broken may not be in the suite
-            breaks = rng.random(shape) < share
-            false.append(
-                say_helps(
-                    np.full(shape, start), np.where(breaks, 0.0, min(1.0, start / (1.0 - share)))
-                )
-            )
-        worst = [max(of_test) for of_test in zip(*false, strict=True)]
-        suites = [np.full(cases, rate) for rate in (0.1, 0.5, 0.9)]
-        worst[0] = max(
-            wrong_on_these_cases(alike_suite, alike_suite, runs)[0] for alike_suite in suites
-        )
-        cells = zip(alike, varied, worst, strict=True)
-        ceiling = min(1.0, 0.025 / (1.0 - UNSEEN) ** cases)
-        found = (f"{percent(a, 0)} · {percent(v, 0)} / {percent(w)}" for a, v, w in cells)
-        rows.append((f"{cases} × {runs}", *found, percent(ceiling, 0)))
-    yield (
-        "A true lift of 30 points (0.3 → 0.6): how often the answer is `helps` where cases are alike · where they "
-        "differ / and the worst false `helps`, on these cases over suites without a lift (exact), for the others over "
-        "the skewed worlds above. A paired t-test and McNemar's test find more, and are wrong more often than they say."
-        " The last column is the most that any test of tasks like these can find if it is never wrong in more than"
-        f" 2.5 %: a skill that breaks {UNSEEN:.0%} of all tasks and gains 30 points on the others does nothing, and to "
-        "whom the cases show none that broke, it looks like one that gains 30 points everywhere. With many repeats all "
-        "cases that are alike show just these 30 points, and below 15 cases no valid test can call that `helps`: what "
-        "fewer repeats find there is luck."
-    )
-    yield ""
-    yield from table(("cases × repeats", *names, "any valid test"), rows)
-    yield ""
-
-
-# ---------------------------------------------------------------------------------------------------- several models
-
-
-def model_tables(sims: int) -> Iterator[str]:
-    yield "### The best of eight models"
-    yield ""
-    rng = np.random.default_rng((SEED, 9))
-    rows: list[Sequence[object]] = []
-    for cases, runs, rate in product((8, 20), (1, 5), (0.2, 0.5, 0.8)):
-        row: list[object] = [f"{cases} × {runs}", f"{rate:g}"]
-        alone, together = best_of_eight(rng, sims, (cases, runs), rate)
-        for scope in range(2):
-            row.append(f"{percent(alone[scope])} → {percent(together[scope])}")
-        rows.append(row)
-    yield from table(
-        ("cases × repeats", "pass rate", "on these cases", "on tasks like these"), rows
-    )
-    yield ""
-    yield (
-        f"{sims:,} tables a row of eight models for which the skill does nothing: how often some model is `helps` when "
-        "each is decided alone → with Holm's procedure over the models."
-    )
-    yield ""
-
-
-def best_of_eight(
-    rng: np.random.Generator, sims: int, shape: tuple[int, int], rate: float, models: int = 8
-) -> tuple[list[float], list[float]]:
-    """How often some model is `helps` alone, and among all models: on these cases, and on tasks like these."""
-    cases, runs = shape
-    draws = cases * runs
-    size = (sims * models, cases)
-    same = chances(rng, size, (rate, rate))[0]
-    on_these = [rng.binomial(runs, same).sum(axis=1).astype(np.float64) for _ in range(2)]
-    before, after = chances(rng, size, (rate, rate))
-    means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-
-    def decide(level: float) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-        one, two = on_these
-        these = rules_out(one, two, draws, 0.0, level), rules_out(two, one, draws, 0.0, level)
-        parts = np.array_split(means, max(1, len(means) // 1000))
-        tasks = [lift_excludes(part, runs, 0.0, level=level, resamples=4_000) for part in parts]
-        above, below = (np.concatenate(side) for side in zip(*tasks, strict=True))
-        return [these, (above, below)]
-
-    alone: list[float] = []
-    together: list[float] = []
-    steps = [decide(1.0 - 0.05 / count) for count in (1, models, models - 1)]
-    for single, first, second in zip(*steps, strict=True):
-        helps = [each[0].reshape(sims, models) for each in (single, first, second)]
-        hurts = first[1].reshape(sims, models).any(axis=1)  # which leaves the others more
-        alone.append(float(helps[0].any(axis=1).mean()))
-        together.append(float((helps[1].any(axis=1) | (hurts & helps[2].any(axis=1))).mean()))
-    return alone, together
-
-
-# ---------------------------------------------------------------------------------------------------- errors
-
-
-def error_tables(sims: int) -> Iterator[str]:
-    yield "### What if the skill turns failures into errors?"
-    yield ""
-    rng = np.random.default_rng((SEED, 6))
-    rows: list[Sequence[object]] = []
-    for cases, runs, rate in product((20, 40), (3, 5), (0.5, 0.6, 0.7, 0.8)):
-        row: list[object] = [f"{cases} × {runs}", f"{rate:g}"]
-        for share in (0.1, 0.2, 0.5, 1.0):
-            naive, ours = errors_by_arm(rng, sims, (cases, runs), rate, share)
-            row.append(f"{percent(naive, 0)} → {percent(ours)}")
-        rows.append(row)
-    head = (
-        "cases × runs",
-        "pass rate",
-        *(f"{share:.0%} of failures" for share in (0.1, 0.2, 0.5, 1.0)),
-    )
-    yield from table(head, rows)
-    yield ""
-    yield (
-        f"{sims:,} suites a cell with a true lift of 0, where this share of the failures with the skill is errors. "
-        "False `helps` when errored trials are left out and nothing is asked → with the rules above: at most a tenth "
-        "of either arm may error, and the decision has to hold in the worst case."
-    )
-    yield ""
-
-
-def errors_by_arm(
-    rng: np.random.Generator, sims: int, shape: tuple[int, int], rate: float, share: float
-) -> tuple[float, float]:
-    """False `helps` without and with the rules about errors."""
-    cases, runs = shape
-    before, after = (
-        np.repeat(chance[:, :, np.newaxis], runs, axis=2)
-        for chance in chances(rng, (sims, cases), (rate, rate))
-    )
-    passed, passed_with = rng.random(before.shape) < before, rng.random(after.shape) < after
-    errored = ~passed_with & (rng.random(after.shape) < share)
-    pairs = (~errored).sum(axis=2)
-    differences = np.where(errored, 0, passed_with.astype(np.float64) - passed)
-    means = differences.sum(axis=2) / np.maximum(pairs, 1)
-    naive = studentized_bounds(means, runs, resamples=1_000)[0] > 0
-    worst = (
-        passed_with.astype(np.float64) - passed
-    )  # an errored trial counts as failed, which here it was
-    few = errored.mean(axis=(1, 2)) <= MAX_ERROR_RATE
-    ours = few & naive & lift_excludes(worst.mean(axis=2), runs, 0.0, resamples=1_000)[0]
-    return float(naive.mean()), float(ours.mean())
-
-
-# ---------------------------------------------------------------------------------------------------- failing servers
-
-COMMANDS = 6  # the same one, as long as something errored
-# What a server does to some samples, and the row of FAILURES that it belongs to.
-SERVERS = {
-    "500": "server error",
-    "500 about a tool call": "server error",
-    "408, 409 or 425": "server error",
-    "429 without a header": "overload",
-    "503 or 529": "overload",
-    "400": "other status",
-    "403 or 404": "other status",
-    "dropped connection": "dropped connection",
-    "half a body": "dropped connection",
-    "silence": "timeout",
-    "empty body": "unreadable body",
-    "HTML page": "unreadable body",
-    "half of the JSON": "unreadable body",
-    "error in a 200": "error in a 200",
-    "finish reason error": "no answer",
-    "no choices": "no answer",
-    "a command or batch that fails": "model",
-}
-# Of failures and passes with the skill, and of failures and passes of the baseline, how many the server fails.
-FAILED_SHARES: dict[str, tuple[float, float, float, float]] = {
-    "each failure with the skill": (1.0, 0.0, 0.0, 0.0),
-    "half of them": (0.5, 0.0, 0.0, 0.0),
-    "half of the baseline's passes": (0.0, 0.0, 0.0, 0.5),
-    "a fifth of both": (0.2, 0.0, 0.0, 0.2),
-}
-
-
-def server_tables(sims: int) -> Iterator[str]:
-    yield "### What if the server fails what the model got wrong?"
-    yield ""
-    rng = np.random.default_rng((SEED, 8))
-    sims, shape, rates = sims // 5, (20, 3), (0.5, 0.5)
-    rows: list[Sequence[object]] = []
-    worst = 0.0
-    for name, failure in SERVERS.items():
-        found = [
-            failing_server(rng, sims, shape, rates, shares, failure)
-            for shares in FAILED_SHARES.values()
-        ]
-        worst = max(worst, *(ours for _, ours in found))
-        rows.append((name, *(f"{percent(naive, 0)} → {percent(ours)}" for naive, ours in found)))
-    yield from table(("the server answers with", *FAILED_SHARES), rows)
-    yield ""
-    yield (
-        f"{sims:,} suites a cell of {shape[0]} cases × {shape[1]} runs with a true lift of 0. A call is retried as "
-        f"upskill does, and the same command is run up to {COMMANDS} times; ever `helps` when what came in the end is "
-        f"counted → with the rules about repeated calls. At most {percent(worst)}."
-    )
-    yield ""
-    rows = []
-    for (cases, runs), share in product(
-        ((12, 5), (20, 3), (20, 5), (40, 3)), (0.01, 0.02, 0.05, 0.1)
-    ):
-        lift, shares = 0.3 if cases <= 20 else 0.2, (share, share, share, share)
-        naive, ours = failing_server(
-            rng, 2 * sims, (cases, runs), (0.4, 0.4 + lift), shares, "server error"
-        )
-        rows.append(
-            (
-                f"{cases} × {runs}",
-                percent(lift, 0),
-                percent(share, 0),
-                percent(naive),
-                percent(ours),
-            )
-        )
-    yield "Where calls of both arms fail alike, whatever was answered, this is what the rules cost:"
-    yield ""
-    yield from table(
-        ("cases × runs", "true lift", "calls that fail", "`helps` without the rules", "with them"),
-        rows,
-    )
-    yield ""
-
-
-def failing_server(
-    rng: np.random.Generator,
-    sims: int,
-    shape: tuple[int, int],
-    rates: tuple[float, float],
-    shares: tuple[float, float, float, float],
-    failure: str,
-) -> tuple[float, float]:
-    """How often `helps` is ever said, without the rules about repeated calls and with them."""
-    cases, runs = shape
-    before, after = (
-        np.repeat(chance[:, :, np.newaxis], runs, axis=2)
-        for chance in chances(rng, (sims, cases), rates)
-    )
-    tries = 1 + {"none": 0, "one": 1, "some": 4, "many": 8}[FAILURES[failure].retries]
-    arms = [ServedArm(after, *shares[:2]), ServedArm(before, *shares[2:])]
-    naive = ours = np.zeros(sims, bool)
-    for _ in range(COMMANDS):
-        for arm in arms:
-            arm.draw(rng, tries)
-        skill, baseline = arms
-        few = (skill.open.mean(axis=(1, 2)) <= MAX_ERROR_RATE) & (
-            baseline.open.mean(axis=(1, 2)) <= MAX_ERROR_RATE
-        )
-        seen = helps(few & ~ours, skill.filled(0.0) - baseline.filled(1.0), runs)
-        one = helps(seen, skill.filled(0.0, redrawn=True) - baseline.filled(1.0), runs)
-        worst = skill.filled(0.0, redrawn=True) - baseline.filled(1.0, redrawn=True)
-        naive, ours = naive | seen, ours | helps(one, worst, runs, LEVEL_OF_BOTH_ARMS)
-        if not skill.open.any() and not baseline.open.any():
-            break
-    return float(naive.mean()), float(ours.mean())
-
-
-class ServedArm:
-    """The trials of an arm behind a server that fails these shares of its failures and passes."""
-
-    def __init__(self, chance: Floats, of_failures: float, of_passes: float) -> None:
-        self.chance, self.of_failures, self.of_passes = chance, of_failures, of_passes
-        self.passed = np.zeros(chance.shape, bool)
-        self.redrawn = np.zeros(chance.shape, bool)
-        self.open = np.ones(chance.shape, bool)  # errored, or not asked yet
-
-    def draw(self, rng: np.random.Generator, tries: int) -> None:
-        for _ in range(tries):
-            passed = rng.random(self.chance.shape) < self.chance
-            failed = rng.random(self.chance.shape) < np.where(
-                passed, self.of_passes, self.of_failures
-            )
-            self.passed = np.where(self.open & ~failed, passed, self.passed)
-            self.redrawn |= self.open & failed
-            self.open &= failed
-
-    def filled(self, value: float, *, redrawn: bool = False) -> Floats:
-        return np.where(self.open | (self.redrawn & redrawn), value, self.passed.astype(np.float64))
-
-
-def helps(
-    chosen: NDArray[np.bool_], differences: Floats, runs: int, level: float = 0.95
-) -> NDArray[np.bool_]:
-    """Of these suites, those whose interval lies above 0."""
-    found = chosen.copy()
-    if chosen.any():
-        means = differences[chosen].mean(axis=2)
-        parts = np.array_split(means, max(1, len(means) // 500))
-        above = [lift_excludes(part, runs, 0.0, level=level, resamples=1_000)[0] for part in parts]
-        found[chosen] = np.concatenate(above)
-    return found
-
-
-# ---------------------------------------------------------------------------------------------------- looks
-
-
-def look_tables(sims: int) -> Iterator[str]:
-    yield "### And over five unplanned looks at a growing suite?"
-    yield ""
-    rng = np.random.default_rng((SEED, 7))
-    rows: list[Sequence[object]] = []
-    for rate, runs in product((0.2, 0.5, 0.8), (1, 3)):
-        before, after = chances(rng, (sims, 50), (rate, rate))
-        means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-        suites = [means[:, :cases] for cases in (10, 20, 30, 40, 50)]
-        rows.append((f"{rate:g}", runs, *map(percent, called(suites, runs))))
-    yield from table(
-        ("pass rate", "runs", "95 % at every look", "with the level of the look"), rows
-    )
-    yield ""
-    yield (
-        f"{sims:,} suites a row that grow from 10 to 50 cases, ten at a time, with a true lift of 0: how often `helps` "
-        "is said at any of the five looks."
-    )
-    yield ""
-
-
-def again_tables(sims: int) -> Iterator[str]:
-    """Twenty looks at one skill, and seven versions of one: what it takes to find a `helps` that is not there."""
-    yield "### And for someone who looks until it fits?"
-    yield ""
-    rng = np.random.default_rng((SEED, 8))
-    rows: list[Sequence[object]] = []
-    for rate, runs in ((0.2, 1), (0.5, 1), (0.8, 1), (0.5, 3)):
-        before, after = chances(rng, (sims, 40), (rate, rate))
-        means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-        growing = [means[:, :cases] for cases in range(2, 41, 2)]
-        at_the_end = lift_excludes(means, runs, 0.0, resamples=1_000)[0].mean()
-        rows.append(
-            (
-                f"{rate:g}",
-                runs,
-                "20 during a run of 40 cases",
-                percent(called(growing, runs)[0]),
-                percent(at_the_end),
-            )
-        )
-        before, after = before[:, :20], after[:, :20]
-        fresh = [(rng.binomial(runs, after) - rng.binomial(runs, before)) / runs for _ in range(20)]
-        rows.append(
-            (
-                f"{rate:g}",
-                runs,
-                "20 runs of 20 cases, other seeds",
-                *map(percent, called(fresh, runs)),
-            )
-        )
-        baseline, spread = (
-            rng.binomial(runs, before),
-            centre(rate, math.hypot(BETWEEN, EFFECT)) - centre(rate, BETWEEN),
-        )
-        odds = np.log(before / (1 - before)) + spread
-        versions = [
-            (rng.binomial(runs, logistic(odds + EFFECT * rng.normal(size=odds.shape))) - baseline)
-            / runs
-            for _ in range(7)
-        ]
-        rows.append(
-            (f"{rate:g}", runs, "7 versions on 20 cases", *map(percent, called(versions, runs)))
-        )
-    yield from table(("pass rate", "runs", "looks", "95 % at each", "as counted"), rows)
-    yield ""
-    yield (
-        f"{sims:,} times a row, with a true lift of 0: how often `helps` is said at any of the looks, each at 95 %, "
-        "and as upskill does it. Nothing is shown during a run; the n-th look, of a rerun or of a version that shares "
-        "the cases and the baseline, has the level of that look."
-    )
-    yield ""
-
-
-def opposite(
-    rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]
-) -> tuple[Floats, Floats]:
-    """The best world for someone who chooses: the skill helps with half of the cases and hurts with the others."""
-    gains = rng.random(shape) < 0.5
-    low, high = min(0.1, rates[0]), max(0.9, rates[0])
-    return np.where(gains, low, high), np.where(gains, high, low)
-
-
-def dropped_tables(sims: int) -> Iterator[str]:
-    """Cases that did not fit are dropped after a look, and what is left is run again with new draws."""
-    yield "### And for someone who drops the cases that did not fit?"
-    yield ""
-    rng = np.random.default_rng((SEED, 9))
-    rows: list[Sequence[object]] = []
-    routes = (
-        ("half, then another seed or `--fresh`", 1, 1, 1),
-        ("half, then more repeats", 1, 3, 1),
-        ("half, then `--until-decided` or `recheck`", 1, 12, 1),
-        ("a quarter at a time, other seeds", 1, 1, 3),
-    )
-    for (world, draw), (name, first, again, steps) in product(
-        (("usual", chances), ("opposite", opposite)), routes
-    ):
-        before, after = draw(rng, (sims, 24), (0.5, 0.5))
-        seen = (rng.binomial(first, after) - rng.binomial(first, before)) / first
-        alone, ours = np.zeros(sims, dtype=bool), np.zeros(sims, dtype=bool)
-        kept, whole = 24, seen
-        for step in range(steps):
-            order = np.argsort(-seen[:, :kept] + 1e-6 * rng.random((sims, kept)), axis=1)
-            order = np.concatenate([order, np.tile(np.arange(kept, 24), (sims, 1))], axis=1)
-            before, after, seen = (
-                np.take_along_axis(values, order, axis=1) for values in (before, after, seen)
-            )
-            kept -= 12 if steps == 1 else 6
-            drawn = rng.binomial(1, after[:, :kept, None], (sims, kept, again)).astype(np.float64)
-            drawn -= rng.binomial(1, before[:, :kept, None], (sims, kept, again))
-            # Someone who may stop after every round is held to no more than the plain test at each of them.
-            for rounds in range(1, again + 1) if again > 3 else (again,):
-                means = drawn[:, :, :rounds].mean(axis=2)
-                level = level_of_look(0.95, 2 + step)
-                said = lift_excludes(means, rounds, 0.0, level=level)[0]
-                alone |= said
-                whole = np.concatenate([means, seen[:, kept:]], axis=1)
-                if said.any():
-                    ours[said] |= lift_excludes(whole[said], rounds, 0.0, level=level)[0]
-            seen = whole
-        rows.append((world, name, percent(float(alone.mean())), percent(float(ours.mean()))))
-    yield from table(("skill", "of 24 cases, drop", "the others alone", "as counted"), rows)
-    yield ""
-    yield (
-        f"{sims:,} times a row, with a true lift of 0: how often `helps` is said of what is left, and with the cases "
-        "that were dropped, as they were last seen. The opposite skill helps with half of the tasks and hurts with the "
-        "others."
-    )
-    yield ""
-
-
-def called(looks: Sequence[Floats], runs: int) -> tuple[float, float]:
-    """How often `helps` is said at any look: each at 95 %, and each at its own level."""
-    naive, ours = np.zeros(len(looks[0]), dtype=bool), np.zeros(len(looks[0]), dtype=bool)
-    for look, means in enumerate(looks, start=1):
-        said = lift_excludes(means, runs, 0.0, resamples=1_000)[0]
-        naive |= said
-        if said.any():  # a higher level says it nowhere else
-            level = level_of_look(0.95, look)
-            ours[said] |= lift_excludes(means[said], runs, 0.0, level=level, resamples=4_000)[0]
-    return float(naive.mean()), float(ours.mean())
-
-
-# ---------------------------------------------------------------------------------------------------- peeking
-
-LIMIT = math.log(2 / 0.05)  # of the wealth of either side at a level of 0.95
-
-
-def wealth(values: Floats) -> Floats:
-    """Log-wealth of every bet against no lift, betting up: shape of `values` less its last axis, then one per bet."""
-    return np.stack([np.log1p(bet * values).sum(axis=-1) for bet in bets()], axis=-1)
-
-
-def mixed(parts: Floats) -> Floats:
-    top = parts.max(axis=-1, keepdims=True)
-    return (top + np.log(np.exp(parts - top).mean(axis=-1, keepdims=True)))[..., 0]
-
-
-def streams(differences: Floats) -> tuple[Floats, Floats]:
-    """Log-wealth up and down after every pair of each stream (one row each)."""
-    up, down = np.empty(differences.shape), np.empty(differences.shape)
-    for start in range(0, len(differences), 100):
-        part = differences[start : start + 100, :, np.newaxis]
-        up[start : start + 100] = mixed(np.log1p(bets() * part).cumsum(axis=1))
-        down[start : start + 100] = mixed(np.log1p(-bets() * part).cumsum(axis=1))
-    return up, down
-
-
-def z_test(differences: Floats, first: int) -> NDArray[np.bool_]:
-    """Whether the plain z-test would call each stream at any look from `first` pairs on."""
-    count: Floats = np.arange(1.0, differences.shape[1] + 1.0, dtype=np.float64)
-    mean = differences.cumsum(axis=1) / count
-    variance = (differences**2).cumsum(axis=1) / count - mean**2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        score = np.abs(mean) / np.sqrt(variance / count)
-    return ((score > 1.96) & (variance > 0))[:, first - 1 :]
-
-
-def same_as_the_class(differences: Floats, up: Floats) -> None:
-    """The short cuts above agree with `Sequential`."""
-    running = Sequential("suite")
-    for value in differences[0, :50]:
-        running.update({"case": float(value)})
-    expected = float(np.logaddexp(up[0, 49], streams(differences[:1])[1][0, 49])) - math.log(2)
-    assert abs(log_wealth(running.looks[-1], running.highs[-1]) - expected) < 1e-9
-
-
-def peeking_tables(sims: int) -> Iterator[str]:
-    yield "### How often is a skill that does nothing called, when one looks all the time?"
-    yield ""
-    rng = np.random.default_rng((SEED, 2))
-    rows: list[Sequence[object]] = []
-    for rate in (0.1, 0.5, 0.9):
-        before, after = chances(rng, (sims, 500), (rate, rate))
-        values = (rng.random(before.shape) < after).astype(np.float64) - (
-            rng.random(before.shape) < before
-        )
-        up, down = streams(values)
-        same_as_the_class(values, up)
-        ours = ((up >= LIMIT) | (down >= LIMIT)).any(axis=1).mean()
-        calls = z_test(values, 10)
-        rows.append(
-            (
-                f"500 new cases one by one, rate {rate:g}",
-                "after every pair",
-                percent(ours),
-                percent(calls.any(axis=1).mean()),
-                percent(calls[:, -1].mean()),
-            )
-        )
-    for scope, cases, rounds in (
-        ("cases", 20, 20),
-        ("cases", 40, 20),
-        ("suite", 20, 20),
-        ("suite", 40, 20),
-    ):
-        ours, theirs, once = rounds_under_the_null(rng, sims, scope, cases, rounds)
-        name = f"{cases} cases × up to {rounds} rounds, scope “{scope}”"
-        rows.append((name, "after every round", percent(ours), percent(theirs), percent(once)))
-    head = ("suite", "looks", "ours, ever", "z-test, ever", "z-test, once at the end")
-    yield from table(head, rows)
-    yield ""
-    yield (
-        f"{sims:,} streams a row, level 95 %, true lift exactly 0 with effects that differ from case to case: over the "
-        "population in the first five rows, over the very cases of the suite in the last two. The z-test takes pairs "
-        "for independent, as is commonly done; its first look is after 10 pairs."
-    )
-    yield ""
-
-
-def rounds_under_the_null(
-    rng: np.random.Generator, sims: int, scope: str, cases: int, rounds: int
-) -> tuple[float, float, float]:
-    before, after = chances(rng, (sims, cases), (0.5, 0.5))
-    if scope == "suite":
-        # Half of the cases are helped as much as the other half is hurt: the lift of this very suite is nil.
-        half = cases // 2
-        before[:, half:], after[:, half:] = after[:, :half].copy(), before[:, :half].copy()
-    shape = (rounds, sims, cases)
-    values = (rng.random(shape) < after).astype(np.float64) - (rng.random(shape) < before)
-    called = np.zeros(sims, dtype=bool)
-    if scope == "cases":
-        sums = values.cumsum(axis=0)
-        for look in range(rounds):
-            means = sums[look] / (look + 1)
-            called |= (mixed(wealth(means)) >= LIMIT) | (mixed(wealth(-means)) >= LIMIT)
-    else:
-        for sign in (1.0, -1.0):
-            parts = np.stack([wealth(sign * values[look]) for look in range(rounds)]).cumsum(axis=0)
-            called |= (mixed(parts) >= LIMIT).any(axis=0)
-    flat = values.transpose(1, 0, 2).reshape(sims, rounds * cases)
-    looks = z_test(flat, 1)[:, cases - 1 :: cases]
-    return float(called.mean()), float(looks.any(axis=1).mean()), float(looks[:, -1].mean())
-
-
-# ---------------------------------------------------------------------------------------------------- savings
-
-
-def saving_tables(sims: int) -> Iterator[str]:
-    yield "### How many trials does stopping early save?"
-    yield ""
-    rng = np.random.default_rng((SEED, 3))
-    rows: list[Sequence[object]] = []
-    planned: dict[float, int] = {}  # pairs of the fixed-n test for the smallest lift, by power
-    for lift in (0.2, 0.4, 0.6):
-        longest = {0.2: 500, 0.4: 160, 0.6: 80}[lift]
-        before, after = chances(rng, (sims, longest), (0.2, 0.2 + lift))
-        values = (rng.random(before.shape) < after).astype(np.float64) - (
-            rng.random(before.shape) < before
-        )
-        up, _ = streams(values)
-        stops = np.where((up >= LIMIT).any(axis=1), (up >= LIMIT).argmax(axis=1) + 1, longest + 1)
-        for chance in (0.8, 0.9, 0.95, 0.99):
-            cap = int(np.quantile(stops, chance, method="inverted_cdf"))
-            used = float(np.minimum(stops, cap).mean())
-            fixed = fixed_pairs(values, chance)
-            planned.setdefault(chance, fixed)
-            rows.append(
-                (
-                    f"{lift:g}",
-                    percent(chance, 0),
-                    2 * fixed,
-                    f"{2 * used:.0f}",
-                    2 * cap,
-                    percent(1 - used / fixed, 0),
-                    percent(1 - used / planned[chance], 0),
-                )
-            )
-    head = (
-        "true lift",
-        "power",
-        "fixed-n: trials",
-        "ours: mean trials",
-        "ours: at most",
-        "saved",
-        "saved, plan for 0.2",
-    )
-    yield from table(head, rows)
-    yield ""
-    yield (
-        f"{sims:,} streams of fresh cases a lift (baseline 0.2), a look after every pair, level 95 %. The fixed-n test "
-        "is a paired t-test that was told the true lift beforehand and took exactly the pairs it needs for the power "
-        "in the second column, the most favourable opponent there is; a minus sign means that ours needs more. The "
-        "last column is against the same test planned for a lift of 0.2, since nobody knows the true lift beforehand."
-    )
-    yield ""
-    yield from plan_table(sims, rng)
-
-
-def fixed_pairs(values: Floats, chance: float) -> int:
-    """The fewest pairs with which a paired t-test finds the lift with this chance, by simulation."""
-    count: Floats = np.arange(1.0, values.shape[1] + 1.0, dtype=np.float64)
-    mean = values.cumsum(axis=1) / count
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = ((values**2).cumsum(axis=1) - count * mean**2) / (count - 1)
-        score = mean / np.sqrt(variance / count)
-        z = NormalDist().inv_cdf(0.975)
-        critical = (
-            z
-            + (z**3 + z) / (4 * (count - 1))
-            + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * (count - 1.0) ** 2)
-        )
-    found = ((score > critical) & (variance > 0)).mean(axis=0) >= chance
-    found[:4] = False  # fewer pairs have no t-test worth the name
-    # The smallest n from which on the power stays there: discrete data make it dip.
-    below = np.flatnonzero(~found)
-    return int(below[-1]) + 2 if below.size else 1
-
-
-def plan_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
-    rows: list[Sequence[object]] = []
-    early = math.log(2 / (EARLY_ALPHA_SHARE * 0.05))
-    for cases in (10, 20, 40):
-        for lift in (0.0, 0.2, 0.4, 0.6):
-            before, after = chances(rng, (sims, cases), (0.2, 0.2 + lift))
-            shape = (5, sims, cases)
-            values = (rng.random(shape) < after).astype(np.float64) - (rng.random(shape) < before)
-            sums = values.cumsum(axis=0)
-            wealths = np.stack([mixed(wealth(sums[look] / (look + 1))) for look in range(5)])
-            pairs = mixed(np.stack([wealth(values[look]) for look in range(5)]).cumsum(axis=0))
-            last = lift_excludes(
-                sums[4] / 5, 5, 0.0, level=1 - (1 - EARLY_ALPHA_SHARE) * 0.05, resamples=2_000
-            )[0]
-            planned = wealths >= early
-            planned[4] |= last
-            whole = lift_excludes(sums[4] / 5, 5, 0.0, resamples=2_000)[0]
-            row: list[object] = [cases, f"{lift:g}", f"{10 * cases}: {percent(whole.mean(), 0)}"]
-            for called in (planned, wealths >= LIMIT, pairs >= LIMIT):
-                rounds = np.where(called.any(axis=0), called.argmax(axis=0) + 1, 5)
-                row.append(
-                    f"{2 * cases * rounds.mean():.0f}: {percent(called.any(axis=0).mean(), 0)}"
-                )
-            rows.append(row)
-    yield "With a suite at hand, baseline 0.2, and up to 5 rounds of all its cases. A cell has the mean number of"
-    yield "trials and how often the answer is `helps`; in the rows with a lift of 0 that answer is wrong."
-    yield ""
-    head = (
-        "cases",
-        "true lift",
-        "fixed plan of 5 runs",
-        "planned end, “cases”",
-        "open end, “cases”",
-        "open end, “suite”",
-    )
-    yield from table(head, rows)
-    yield ""
-
-
-# ---------------------------------------------------------------------------------------------------- keeping
-
-
-def keeping_tables(sims: int) -> Iterator[str]:
-    yield "### How often is a skill that does nothing kept?"
-    yield ""
-    rng = np.random.default_rng((SEED, 4))
-    rows: list[Sequence[object]] = []
-    for rate in (0.1, 0.3, 0.5, 0.7, 0.9):
-        row: list[object] = [f"{rate:g}"]
-        kept = np.zeros(sims, dtype=bool)
-        for _ in range(2):
-            kept |= null_means(rng, sims, 5, 1, rate).mean(axis=1) > 0.05
-        row.append(percent(kept.mean()))
-        for cases, runs in ((5, 1), (20, 1), (20, 3)):
-            kept = np.zeros(sims, dtype=bool)
-            for _ in range(2):
-                kept |= lift_excludes(
-                    null_means(rng, sims, cases, runs, rate), runs, 0.0, resamples=2_000
-                )[0]
-            row.append(percent(kept.mean()))
-        kept = np.zeros(sims, dtype=bool)
-        for _ in range(2):
-            before, after = chances(rng, (sims, 20), (rate, rate))
-            shape = (5, sims, 20)
-            sums = (
-                (rng.random(shape) < after).astype(np.float64) - (rng.random(shape) < before)
-            ).cumsum(axis=0)
-            for look in range(5):
-                kept |= mixed(wealth(sums[look] / (look + 1))) >= LIMIT
-        row.append(percent(kept.mean()))
-        rows.append(row)
-    head = (
-        "pass rate",
-        "lift > 0.05, 5 cases × 1, two attempts",
-        "helps, 5 × 1, two attempts",
-        "helps, 20 × 1, two attempts",
-        "helps, 20 × 3, two attempts",
-        "until decided, 20 × up to 5, two attempts",
-    )
-    yield from table(head, rows)
-    yield ""
-    yield (
-        f"{sims:,} skills a row that change nothing on average. Two attempts mean that a skill is kept if either of "
-        "two tries looks good: each may err upwards in 2.5 %, so 5 % is the ceiling for the two together."
-    )
-    yield ""
-
-
-def null_means(rng: np.random.Generator, sims: int, cases: int, runs: int, rate: float) -> Floats:
-    before, after = chances(rng, (sims, cases), (rate, rate))
-    return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-
-
-# ---------------------------------------------------------------------------------------------------- all of it
-
-
-# ---------------------------------------------------------------------------------------------------- judges
-
-
-def judge_tables(sims: int) -> Iterator[str]:
-    yield "### What if a judge breaks form in one arm?"
-    yield ""
-    rng = np.random.default_rng((SEED, 21))
-    worlds = {
-        "none of the baseline's passes gets a grade": ("baseline", True, 1.0, 0.0),
-        "a tenth of the baseline's passes get none": ("baseline", True, 0.1, 0.0),
-        "a tenth of the skill's failures get none": ("skill", False, 0.1, 0.0),
-        "all of the skill's failures get none": ("skill", False, 1.0, 0.0),
-        "the skill's failures are asked for again, and half then pass": ("skill", False, 1.0, 0.5),
-        "a fifth of the baseline's passes, and half then fail": ("baseline", True, 0.2, 0.5),
-    }
-    rows: list[Sequence[object]] = []
-    for name, world in worlds.items():
-        row: list[object] = [name]
-        for shape in ((10, 3), (20, 3), (20, 5)):
-            naive, ours = judged_by_arm(rng, sims, shape, *world)
-            row.append(f"{percent(naive, 0)} → {percent(ours)}")
-        rows.append(row)
-    yield from table(("world", "10 × 3", "20 × 3", "20 × 5"), rows)
-    yield ""
-    yield (
-        f"{sims:,} suites a cell (cases × repeats), each answer right with a chance of 50 % in both arms. False "
-        "`helps` if a reply that breaks form is a failure, or the second reply the grade → with our rules: no grade is "
-        "an error, and a grade from a second reply counts against the claim."
-    )
-    yield ""
-
-
-def judged_by_arm(
-    rng: np.random.Generator,
-    sims: int,
-    shape: tuple[int, int],
-    arm: str,
-    broken: bool,
-    share: float,
-    changed: float,
-) -> tuple[float, float]:
-    """False `helps` where the judge breaks form on this share of an arm's passes or failures (`broken`).
-
-    `changed` of them get the other grade when it is asked again; 0: it never gives one.
-    """
-    passed = {name: rng.random((sims, *shape)) < 0.5 for name in ("baseline", "skill")}
-    breaks = (passed[arm] == broken) & (rng.random((sims, *shape)) < share)
-    regraded = passed[arm] ^ (rng.random((sims, *shape)) < changed)
-
-    def helps(told: NDArray[np.bool_], level: float = 0.95) -> NDArray[np.bool_]:
-        arms = passed | {arm: np.where(breaks, told, passed[arm])}
-        means = (arms["skill"].astype(np.float64) - arms["baseline"]).mean(axis=2)
-        return lift_excludes(means, shape[1], 0.0, level=level, resamples=1_000)[0]
-
-    worst = np.full(passed[arm].shape, arm == "baseline")
-    if not changed:
-        few = breaks.mean(axis=(1, 2)) <= MAX_ERROR_RATE
-        return float(helps(np.zeros_like(worst)).mean()), float((few & helps(worst)).mean())
-    believed = helps(regraded)
-    ours = believed & helps(worst, LEVEL_OF_BOTH_ARMS) & (helps(worst) if arm == "skill" else True)
-    return float(believed.mean()), float(ours.mean())
-
-
-# ---------------------------------------------------------------------------------------------------- descriptions
-
-
-def trigger_tables(sims: int) -> Iterator[str]:
-    yield "### Do the intervals of `trigger` hold?"
-    yield ""
-    rng = np.random.default_rng((SEED, 22))
-    rates = ((0.98, 0.02), (0.95, 0.2), (0.8, 0.05), (0.5, 0.5), (0.2, 0.02))
-    rows: list[Sequence[object]] = []
-    for queries, runs in product((5, 10, 20), (1, 3, 5)):
-        worst: dict[str, float] = dict.fromkeys(QUANTITIES, 1.0)
-        for (recall, wrong), spread in product(rates, (0.0, 1.0, 4.0, math.inf)):
-            held = trigger_coverage(rng, sims, (queries, runs), (recall, wrong), spread)
-            worst = {name: min(worst[name], held[name]) for name in worst}
-        rows.append((queries, runs, *(percent(worst[name]) for name in QUANTITIES)))
-    yield from table(("queries", "repeats", *QUANTITIES), rows)
-    yield ""
-    yield (
-        f"Lowest coverage of a 95 % interval over 20 worlds, {sims:,} sets of queries each: five pairs of rates, and "
-        "queries that all have the same rate, differ (two beta distributions), or always do the same."
-    )
-    yield ""
-    yield "### Which descriptions does `trigger --improve --write` write?"
-    yield ""
-    rows = []
-    for change in (0.0, -0.2, 0.2, 0.4):
-        row: list[object] = [f"{100 * change:+.0f}"]
-        for queries in (12, 20, 30, 60):
-            written = [written_description(rng, queries, change) for _ in range(max(50, sims // 2))]
-            row.append(
-                " → ".join(
-                    percent(float(np.mean(share)), 0) for share in zip(*written, strict=True)
-                )
-            )
-        rows.append(row)
-    yield from table(("points better", "12 queries", "20", "30", "60"), rows)
-    yield ""
-    yield (
-        f"{max(50, sims // 2):,} searches a cell, five descriptions each, three repeats, queries that the old one gets "
-        "right in 50 %. How many find one that is better on validation queries, which was once enough → write it."
-    )
-    yield ""
-
-
-def trigger_coverage(
-    rng: np.random.Generator,
-    sims: int,
-    shape: tuple[int, int],
-    rates: tuple[float, float],
-    spread: float,
-) -> dict[str, float]:
-    """Coverage of each quantity; each interval holds the truth if the truth is not ruled out."""
-    count, runs = shape
-    positives = (count + 1) // 2
-    right, wrong = (
-        rng.binomial(runs, query_rates(rng, (sims, size), rate, spread)) / runs
-        for size, rate in ((positives, rates[0]), (count - positives, rates[1]))
-    )
-    hits, misses = positives * rates[0], (count - positives) * rates[1]
-    precision, fired = hits / (hits + misses), (right.sum(axis=1) + wrong.sum(axis=1)) > 0
-    of_precision = np.hstack([(1.0 - precision) * right, -precision * wrong]) + precision
-    return {
-        "recall": float(holds(right, rates[0]).mean()),
-        "false_triggers": float(holds(wrong, rates[1]).mean()),
-        "accuracy": float(
-            holds(
-                np.hstack([right, 1.0 - wrong]), (hits + count - positives - misses) / count
-            ).mean()
-        ),
-        "precision": float(holds(of_precision[fired], precision).mean()) if fired.any() else 1.0,
-    }
-
-
-def query_rates(
-    rng: np.random.Generator, shape: tuple[int, int], rate: float, spread: float
-) -> Floats:
-    """Chances of queries: all or nothing (0), the same for all (infinite), or from a beta distribution."""
-    if spread == 0.0:
-        return (rng.random(shape) < rate).astype(np.float64)
-    return (
-        np.full(shape, rate)
-        if math.isinf(spread)
-        else rng.beta(rate * spread, (1.0 - rate) * spread, shape)
-    )
-
-
-def holds(shares: Floats, mean: float) -> NDArray[np.bool_]:
-    """Whether `mean_share` leaves a mean possible, for many sets of shares at once."""
-    support = np.unique(np.round(shares, 9))
-    counts = np.stack(
-        [(np.abs(shares - value) < 1e-8).sum(axis=1) for value in support], axis=1
-    ).astype(np.float64)
-    ends = [
-        chance_of_less(side * (2.0 * support - 1.0), counts, 1.0, side * (2.0 * mean - 1.0))
+    rows, tally = means[first], tally.astype(np.float64)
+    above, below = (
+        _is_above(side * rows, side * support, tally, runs, side * value, level, resamples)
         for side in (1.0, -1.0)
-    ]
-    return (ends[0] >= 0.025) & (ends[1] >= 0.025)
+    )
+    return above[back.ravel()], below[back.ravel()]
 
 
-def written_description(
-    rng: np.random.Generator, queries: int, change: float, runs: int = 3
-) -> tuple[bool, bool]:
-    """Whether a search finds a description that is better on validation queries, and whether it is written."""
-    test, validation = (queries + 1) // 2, (queries + 2) // 4
-    old: Floats = query_rates(rng, (1, validation + test), 0.5, 1.0)[0]
-    before: Floats = rng.binomial(runs, old) / runs
-    best, best_after = float(before[:validation].mean()), None
-    for _ in range(5):
-        to = query_rates(rng, (1, validation + test), 0.5 + change, 1.0)[0]
-        after = (
-            rng.binomial(
-                runs,
-                np.where(rng.random(len(old)) < 0.5 + abs(change), to, old + change).clip(0, 1),
-            )
-            / runs
+def _is_above(
+    rows: Floats,
+    support: Floats,
+    tally: Floats,
+    runs: float,
+    value: float,
+    level: float,
+    resamples: int,
+) -> Bools:
+    """The bootstrap takes long, so it is made only where the bound for cases not seen lies above."""
+    tail = 0.5 * (1.0 - level)
+    found = (rows.mean(axis=1) > value + 1e-12) & (
+        chance_of_less(support, tally, unseen_weight(rows, runs), value) < tail
+    )
+    places = np.flatnonzero(found)
+    for start in range(0, len(places), CHUNK):
+        part = places[start : start + CHUNK]
+        low, _ = studentized_bounds(rows[part], runs, level=level, resamples=resamples)
+        found[part] = low > value + 1e-12
+    return found
+
+
+@dataclass(frozen=True)
+class Answers:
+    """To both questions, for many suites."""
+
+    tasks: tuple[Bools, Bools]  # helps, hurts
+    these: tuple[Bools, Bools]
+
+    @property
+    def helps(self) -> Bools:
+        """In the heading."""
+        return self.tasks[0] | (~self.tasks[1] & self.these[0])
+
+    @property
+    def hurts(self) -> Bools:
+        return self.tasks[1] | (~self.tasks[0] & self.these[1])
+
+
+def answers(
+    before: Bools,
+    after: Bools,
+    *,
+    level: float = LEVEL_OF_TASKS,
+    level_of_these: float = LEVEL_OF_THESE,
+) -> Answers:
+    """From draws: suites, cases, rounds."""
+    difference = after.astype(np.float64) - before
+    runs = difference.shape[2]
+    return Answers(
+        lift_excludes(difference.mean(axis=2), runs, level=level),
+        lift_excludes(difference.reshape(len(difference), -1), 1, level=level_of_these),
+    )
+
+
+def try_world(world: World, shape: tuple[int, int], runs: int, rng: Rng) -> tuple[Answers, Answers]:
+    """What is said, and what of it is false: these very cases may gain in a world where tasks like them do not."""
+    before, after = world(rng, shape)
+    said = answers(draw(rng, before, runs), draw(rng, after, runs))
+    true_here = (after - before).mean(axis=1)
+    helps, hurts = said.these
+    false = Answers(said.tasks, (helps & (true_here <= 1e-9), hurts & (true_here >= -1e-9)))
+    return said, false
+
+
+# The same through the program
+# ------------------------------------------------------------------------------------------------
+
+
+def outcomes_of(
+    before: NDArray[np.generic],
+    after: NDArray[np.generic],
+    model: str = "student",
+    groups: Sequence[str] | None = None,
+) -> list[Outcome]:
+    """Of one suite: cases, rounds. NaN is missing."""
+    groups = groups or [""] * len(before)
+    return [
+        Outcome(
+            model=model,
+            case=f"case-{case:03}",
+            arm=arm,
+            seed=seed,
+            passed=None if math.isnan(value) else bool(value),
+            input_tokens=0,
+            output_tokens=0,
+            cost_usd=0.0,
+            group=groups[int(case)],
         )
-        if float(after[:validation].mean()) > best:
-            best, best_after = float(after[:validation].mean()), after
-    level = level_of_test(1)
-    if best_after is None or test < min_queries(level):
-        return best_after is not None, False
-    differences = np.repeat((best_after - before)[validation:], runs)
-    return True, paired_lift(differences, np.repeat(np.arange(test), runs), level=level).low > 0
+        for arm, values in (("baseline", before), ("skill", after))
+        for (case, seed), value in np.ndenumerate(values.astype(np.float64))
+    ]
+
+
+def is_said(reading: object, what: str) -> bool:
+    return getattr(reading, "decision", "") == what
+
+
+def check_draws(sims: int) -> Iterator[bool]:
+    """Whether both questions get the same answer, here and there."""
+    for number, (name, world) in enumerate(NULL.items()):
+        cases, runs = SIZES[number % 5], RUNS[number % 3]
+        rng = rng_of("check", name)
+        for lift in (0.0, 0.3, 0.5):
+            rates = world(rng, (max(2, sims // 150), cases))
+            before = draw(rng, rates[0], runs)
+            after = draw(rng, np.clip(rates[1] + lift, 0.0, 1.0), runs)
+            found = answers(before, after)
+            heading = found.helps, found.hurts
+            for suite in range(len(before)):
+                (verdict,) = compute_verdicts(outcomes_of(before[suite], after[suite]))
+                readings = (
+                    (verdict.tasks, found.tasks),
+                    (verdict.these, found.these),
+                    (verdict, heading),
+                )
+                yield all(
+                    is_said(reading, what) == bool(side[suite])
+                    for reading, sides in readings
+                    for what, side in zip(("helps", "hurts"), sides, strict=True)
+                )
+
+
+def check_missing(sims: int) -> Iterator[bool]:
+    for name, (of_baseline, of_skill) in FAULTS.items():
+        rng = rng_of("check", name)
+        shape = (max(2, sims // 100), 20, 3)
+        before = lose(rng, rng.random(shape) < 0.4, *of_baseline)
+        after = lose(rng, rng.random(shape) < 0.65, *of_skill)
+        for suite in zip(before, after, strict=True):
+            (verdict,) = compute_verdicts(outcomes_of(*suite))
+            found = is_said(verdict.tasks, "helps"), is_said(verdict.these, "helps")
+            yield found == helps_with_missing(*suite, with_rule=True)
+
+
+def check_topics(sims: int) -> Iterator[bool]:
+    sizes = LAYOUTS["12 unequal"]
+    groups = [f"topic-{topic}" for topic, size in enumerate(sizes) for _ in range(size)]
+    belongs = np.arange(max(sizes)) < np.array(sizes)[:, np.newaxis]
+    rng = rng_of("check topics")
+    shape = (max(2, sims // 100), len(sizes), max(sizes))
+    rates = chances(rng, shape, (0.3, 0.7))
+    before, after = (draw(rng, rate, 3)[:, belongs] for rate in rates)
+    means = np.stack(
+        [
+            (after.astype(np.float64) - before)[:, np.array(groups) == group].mean(axis=(1, 2))
+            for group in dict.fromkeys(groups)
+        ],
+        axis=1,
+    )
+    helps, _ = lift_excludes(means, len(sizes) / sum(1.0 / (3 * size) for size in sizes))
+    for suite in range(len(before)):
+        rows = outcomes_of(before[suite], after[suite], groups=groups)
+        (verdict,) = compute_verdicts(rows)
+        yield is_said(verdict.tasks, "helps") == bool(helps[suite])
+
+
+def check_models(sims: int) -> Iterator[bool]:
+    rng = rng_of("check models")
+    shape = (max(2, sims // 100), 20)
+    lifts = (0.0, 0.25, 0.4)
+    drawn = [
+        [draw(rng, rate, 3) for rate in chances(rng, shape, (0.3, 0.3 + lift))] for lift in lifts
+    ]
+    levels = {
+        sharing: [
+            lift_excludes(
+                (after.astype(np.float64) - before).mean(axis=2), 3, level=1 - 0.05 / sharing
+            )
+            for before, after in drawn
+        ]
+        for sharing in range(1, len(lifts) + 1)
+    }
+    helped = step_down(levels, len(lifts))
+    for suite in range(shape[0]):
+        rows = [
+            row
+            for model, (before, after) in enumerate(drawn)
+            for row in outcomes_of(before[suite], after[suite], f"model-{model}")
+        ]
+        found = [is_said(verdict.tasks, "helps") for verdict in compute_verdicts(rows)]
+        yield any(found) == bool(helped[suite])
+
+
+def check_marks(sims: int) -> Iterator[bool]:
+    for rate, facts in product((0.7, 0.97), (0, 5)):
+        rng = rng_of("check gate", rate, facts)
+        rates = edited(12, facts, rate)(rng, (max(2, sims // 300), 12))
+        before, after = (draw(rng, each, MAX_ROUNDS) for each in rates)
+        marks = mark_rounds(before, after)
+        for suite, rounds in product(range(len(before)), range(1, MAX_ROUNDS + 1)):
+            rows = outcomes_of(before[suite, :, :rounds], after[suite, :, :rounds])
+            (verdict,) = compute_verdicts(rows, VerdictOptions(in_rounds=True))
+            found = judge_edit(verdict, rows, rounds=rounds)
+            mark = MARKS[int(marks.mark[suite, rounds - 1])]
+            is_settled = bool(marks.is_settled[suite, rounds - 1])
+            yield (found.mark, found.is_settled) == (mark, is_settled)
+
+
+def check_program(sims: int) -> Section:
+    """How many of the answers that are computed here differ from those of the program."""
+    section = Section("The program says the same")
+    for what, check in (
+        ("verdicts", check_draws),
+        ("verdicts with missing answers", check_missing),
+        ("verdicts of topics", check_topics),
+        ("tables of three models", check_models),
+        ("marks of an edit", check_marks),
+    ):
+        same = [*check(sims)]
+        name = f"{what} of the program that differ, of {len(same):,}"
+        section.targets.append(Target(name, float(same.count(False)), 0.0))
+    names = {each.name for each in dataclasses.fields(Outcome)}
+    assert not names & {"answer", "text", "trace", "redraws"}
+    section.say(
+        "Verdicts are computed from passed, failed and missing. No text reaches them: answers that are all"
+        " different, few wordings or one give the same verdict, draw for draw."
+    )
+    return section
+
+
+# Nothing is gained
+# ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    share: float  # false, whichever way is more often
+    cases: int
+    runs: int
+    world: str
+
+
+def note_worst(worst: dict[tuple[str, int, int], Cell], what: str, cell: Cell) -> None:
+    key = what, cell.cases, cell.runs
+    worst[key] = max(worst.get(key, cell), cell)
+
+
+def null_table(sims: int) -> Section:
+    section = Section("A skill that does nothing: how often is a lift claimed?")
+    worst: dict[tuple[str, int, int], Cell] = {}
+    for cases, runs, (name, world) in product(SIZES, RUNS, NULL.items()):
+        rng = rng_of("null", name, cases, runs)
+        said, false = try_world(world, (sims, cases), runs, rng)
+        kind = "built" if name in BUILT else "graded"
+        sides = {
+            f"{kind} tasks": false.tasks,
+            f"{kind} these": false.these,
+            f"{kind} either": (false.helps, false.hurts),
+        }
+        if name in ANY_CLAIM:
+            sides["said"] = said.helps, said.hurts
+        for what, side in sides.items():
+            share = max(float(each.mean()) for each in side)
+            note_worst(worst, what, Cell(share, cases, runs, name))
+    columns = [
+        *(
+            f"{kind} {what}"
+            for kind in ("graded", "built")
+            for what in ("tasks", "these", "either")
+        ),
+        "said",
+    ]
+    rows = [
+        (
+            cases,
+            *(slashed((worst[what, cases, runs].share for runs in RUNS), 1) for what in columns),
+        )
+        for cases in SIZES
+    ]
+    head = ("cases", "tasks", "these", "either", "built: tasks", "these", "either", "said at all")
+    section.show(head, rows)
+    section.say(
+        "False `helps` or `hurts` in %, whichever is more often, at 1 / 3 / 5 draws a case; the worst of"
+        f" {len(GRADED)} worlds, and of {len(BUILT)} built against the interval. {sims:,} suites a world and cell, so"
+        f" a figure of 2.5 is uncertain by ±{200 * math.sqrt(0.025 * 0.975 / sims):.1f}, and the worst of many is high"
+        " by luck too: for the table at the top, the three worst cells are simulated again with ten times as many."
+        " A claim about these cases is false where these very cases gain nothing. The last column counts"
+        f" it in any case, in {len(ANY_CLAIM)} worlds."
+    )
+    for kind, bound in (("graded", 2.7), ("built", 3.0)):
+        cells = sorted(cell for (what, *_), cell in worst.items() if what == f"{kind} either")
+        again = max(try_again(cell, 10 * sims) for cell in cells[-3:])
+        where = f"{again.cases} × {again.runs}, {again.world}"
+        what = "worlds built against it" if kind == "built" else "a skill that does nothing"
+        section.targets.append(
+            Target(f"{what}: false, either question", 100 * again.share, bound, where)
+        )
+    return section
+
+
+def try_again(cell: Cell, sims: int) -> Cell:
+    rng = rng_of("again", cell.world, cell.cases, cell.runs)
+    _, false = try_world(NULL[cell.world], (sims, cell.cases), cell.runs, rng)
+    share = max(float(each.mean()) for each in (false.helps, false.hurts))
+    return dataclasses.replace(cell, share=share)
+
+
+def these_table(sims: int) -> Section:
+    section = Section("These very cases gain nothing: one look, and twelve rounds")
+    rows: list[Sequence[object]] = []
+    single: list[tuple[float, str]] = []
+    for cases in SIZES:
+        cells: list[float] = []
+        for runs in RUNS:
+            found = [
+                (
+                    max(
+                        float(side.mean())
+                        for side in try_world(
+                            world, (sims, cases), runs, rng_of("these", name, cases, runs)
+                        )[0].these
+                    ),
+                    f"{cases} × {runs}, {name}",
+                )
+                for name, world in NULL_HERE.items()
+            ]
+            single += found
+            cells.append(max(found)[0])
+        rows.append((cases, slashed(cells, 2)))
+    section.show(("cases", "one look"), rows)
+    section.targets.append(
+        Target("these cases: false, one look", 100 * max(single)[0], 1.0, max(single)[1])
+    )
+    in_rounds: list[tuple[float, str]] = []
+    rows = []
+    for cases in (8, 12, 20, 40):
+        cells = []
+        for name in ("alike at 0.2", "alike at 0.5", "alike at 0.8", "differ around 0.5"):
+            rng = rng_of("rounds", name, cases)
+            before, after = NULL_HERE[name](rng, (sims, cases))
+            drawn = draw(rng, before, MAX_ROUNDS), draw(rng, after, MAX_ROUNDS)
+            ever = np.zeros((2, sims), dtype=bool)
+            for rounds in range(1, MAX_ROUNDS + 1):
+                found = answers(*(each[:, :, :rounds] for each in drawn), level=LEVEL_OF_THESE)
+                ever |= np.stack([found.helps, found.hurts])
+            share = float(ever.mean(axis=1).max())
+            cells.append(share)
+            in_rounds.append((share, f"{cases} cases, {name}"))
+        rows.append((cases, *(percent(share) for share in cells)))
+    section.show(("cases", "alike at 0.2", "at 0.5", "at 0.8", "differ around 0.5"), rows)
+    section.say(
+        f"First table: false in %, at 1 / 3 / 5 draws a case, the worst of {len(NULL_HERE)} worlds. Second: ever false"
+        f" in twelve rounds, both questions at 99 % after each. {sims:,} suites a cell."
+    )
+    section.targets.append(
+        Target("ever false in twelve rounds", 100 * max(in_rounds)[0], 3.5, max(in_rounds)[1])
+    )
+    return section
+
+
+def versions_table(sims: int) -> Section:
+    """Nine irrelevant edits after the first version; seen cases, so only these are asked about."""
+    section = Section("Nine irrelevant edits: how often does any of ten versions `help`?")
+    rows: list[Sequence[object]] = []
+    found: dict[str, list[tuple[float, str]]] = {"alike": [], "differ": []}
+    for cases, runs in product((8, 12, 20, 40), (1, 3)):
+        cells: list[str] = []
+        for name, world, jitter in (
+            ("alike", alike(0.5), 0.0),
+            ("alike", alike(0.2), 0.0),
+            ("differ", unmoved(0.5), 0.0),
+            ("jitter .75", unmoved(0.5), 0.75),
+            ("jitter 1.5", unmoved(0.5), 1.5),
+        ):
+            rng = rng_of("versions", name, cases, runs, len(cells))
+            rates, _ = world(rng, (sims, cases))
+            first = answers(draw(rng, rates, runs), draw(rng, rates, runs)).helps
+            later = np.zeros(sims, dtype=bool)
+            wrong = np.zeros(sims, dtype=bool)
+            for _ in range(9):
+                moved = rates
+                if jitter:
+                    odds = np.log(rates / (1.0 - rates)) + jitter * rng.normal(size=rates.shape)
+                    moved = logistic(odds)
+                helps = answers(draw(rng, rates, runs), draw(rng, moved, runs)).these[0]
+                later |= helps
+                wrong |= helps & ((moved - rates).mean(axis=1) <= 0.0)
+            share = float((first | later).mean())
+            if jitter:
+                cells.append(f"{percent(share)} ({percent(float(wrong.mean()))})")
+            else:
+                cells.append(percent(share))
+                found[name].append((share, f"{cases} × {runs}"))
+        rows.append((f"{cases} × {runs}", *cells))
+    head = ("cases × draws", "alike at .5", "alike at .2", "differ", "jitter .75", "jitter 1.5")
+    section.show(head, rows)
+    section.say(
+        f"{sims:,} suites a cell. With jitter, each wording moves the rate of each case by chance (standard deviation"
+        " in log-odds), so some edits truly help on these cases; in brackets: said where the edit did not."
+    )
+    for kind, bound in (("differ", 5.0), ("alike", 7.5)):
+        share, where = max(found[kind])
+        what = "nine irrelevant edits, any `helps`, cases "
+        section.targets.append(Target(what + kind, 100 * share, bound, where))
+    rows, exact = [], list[tuple[float, str]]()
+    for cases, rate in product((12, 20, 40), (0.2, 0.5)):
+        cells = []
+        for share in (0.05, 0.07, 0.3, 1.0):
+            rng = rng_of("exact", cases, rate, share)
+            base = rng.random((sims, cases, 1)) < rate
+            answer, ever = rng.random((sims, cases, 1)) < rate, np.zeros(sims, dtype=bool)
+            for _ in range(10):
+                ever |= answers(base, answer).tasks[0]
+                again = rng.random(answer.shape) < share
+                answer = np.where(again, rng.random(answer.shape) < rate, answer)
+            cells.append(percent(float(ever.mean())))
+            if share <= 0.07:
+                exact.append((float(ever.mean()), f"{cases} cases at {rate:g}, {share:g}"))
+        rows.append((f"{cases} at {rate:g}", *cells))
+    section.show(("exact student: cases", ".05 drawn anew", ".07", ".3", "1"), rows)
+    section.say("An exact student, where each edit draws this share of its answers again.")
+    target = Target(
+        "exact student, ten versions, any `helps`, .05 to .07 drawn anew",
+        100 * max(exact)[0],
+        6.0,
+        max(exact)[1],
+    )
+    section.targets.append(target)
+    rows = []
+    for cases, more in product((12, 20, 40), (1, 3)):
+        rng = rng_of("redraw", cases, more)
+        before, after = logit(0.5)(rng, (sims, cases))
+        drawn = draw(rng, before, 10 * more), draw(rng, after, 10 * more)
+        ever = np.zeros((2, sims), dtype=bool)
+        for look in range(1, 11):
+            found_now = answers(*(each[:, :, : look * more] for each in drawn))
+            ever |= np.stack([found_now.tasks[0], found_now.helps])
+        rows.append((f"{cases}, +{more}", *(percent(float(each.mean())) for each in ever)))
+    section.show(("the same text drawn ten times more", "tasks", "either question"), rows)
+    return section
+
+
+# Topics
+# ------------------------------------------------------------------------------------------------
+
+LAYOUTS: Mapping[str, tuple[int, ...]] = {
+    "6 × 5": (5,) * 6,
+    "8 × 4": (4,) * 8,
+    "10 × 3": (3,) * 10,
+    "12 × 2": (2,) * 12,
+    "20 × 2": (2,) * 20,
+    "6 unequal": (10, 6, 3, 2, 1, 1),
+    "8 unequal": (12, 6, 4, 2, 1, 1, 1, 1),
+    "12 unequal": (10, 6, 4, 3, 2, 2, *(1,) * 6),
+    "20 unequal": (10, 6, 4, 3, 2, 2, *(1,) * 14),
+}
+
+
+def topic_effect(spread: float) -> World:
+    """What the skill does differs from topic to topic; difficulty from case to case."""
+
+    def draw(rng: Rng, shape: tuple[int, ...]) -> Rates:
+        topics, size = shape[:-1], shape
+        difficulty = BETWEEN * rng.normal(size=size)
+        effect = spread * rng.normal(size=topics)[..., np.newaxis]
+        before = logistic(centre(0.5, BETWEEN) + difficulty)
+        return before, logistic(centre(0.5, math.hypot(BETWEEN, spread)) + difficulty + effect)
+
+    return draw
+
+
+def by_topic(world: World) -> World:
+    """All cases of a topic are alike."""
+
+    def draw(rng: Rng, shape: tuple[int, ...]) -> Rates:
+        before, after = world(rng, shape[:-1])
+        return (
+            np.broadcast_to(before[..., np.newaxis], shape),
+            np.broadcast_to(after[..., np.newaxis], shape),
+        )
+
+    return draw
+
+
+def all_or_nothing(rng: Rng, shape: tuple[int, ...]) -> Rates:
+    kind = rng.random(shape)
+    return np.full(shape, 0.5), np.where(kind < 0.2, 1.0, np.where(kind < 0.4, 0.0, 0.5))
+
+
+TOPICS: Mapping[str, World] = {
+    "effect differs, sd 1": topic_effect(1.0),
+    "sd 2": topic_effect(2.0),
+    "all or nothing": by_topic(all_or_nothing),
+    "one in ten broken": by_topic(skewed(0.1, 0.5)),
+    "one in five, built against": by_topic(against(0.2)),
+}
+
+
+def topic_means(
+    rates: Rates, sizes: Sequence[int], runs: int, rng: Rng
+) -> tuple[Floats, Floats, float]:
+    """Suites of topics and cases: means by case, means by topic, and pairs a topic."""
+    difference = draw(rng, rates[1], runs).astype(np.float64) - draw(rng, rates[0], runs)
+    by_case = difference.mean(axis=3)
+    belongs: Bools = np.less(np.arange(max(sizes)), np.array(sizes)[:, np.newaxis])
+    topics: Floats = (by_case * belongs).sum(axis=2) / np.array(sizes)
+    pairs = len(sizes) / sum(1.0 / (size * runs) for size in sizes)
+    return by_case[:, belongs], topics, pairs
+
+
+def topics_table(sims: int) -> Section:
+    section = Section("Cases that come in topics")
+    rows: list[Sequence[object]] = []
+    found: list[tuple[float, str]] = []
+    for name, world in TOPICS.items():
+        cells: list[str] = []
+        for layout, sizes in LAYOUTS.items():
+            shares: list[tuple[float, float]] = []
+            for runs in (1, 3):
+                rng = rng_of("topics", name, layout, runs)
+                rates = world(rng, (sims, len(sizes), max(sizes)))
+                cases, topics, pairs = topic_means(rates, sizes, runs, rng)
+                shares.append(
+                    (
+                        max(float(side.mean()) for side in lift_excludes(cases, runs)),
+                        max(float(side.mean()) for side in lift_excludes(topics, pairs)),
+                    )
+                )
+            alone, grouped = (max(each) for each in zip(*shares, strict=True))
+            cells.append(f"{100 * alone:.0f} → {100 * grouped:.1f}")
+            found.append((grouped, f"{layout}, {name}"))
+        rows.append((name, *cells))
+    section.show(("world", *LAYOUTS), rows)
+    section.say(
+        "False `helps` or `hurts` on tasks like these in %, the worst of 1 and 3 draws a case: cases as units →"
+        f" declared groups as units. {sims:,} suites a cell."
+    )
+    section.targets.append(
+        Target("declared groups: false", 100 * max(found)[0], 3.0, max(found)[1])
+    )
+    return section
+
+
+# Missing
+# ------------------------------------------------------------------------------------------------
+
+
+def is_above(values: Floats, units: Sequence[object], level: float) -> bool:
+    """Whether `paired_lift` has its lower end above 0."""
+    groups = CaseGroups.of(units)
+    if len(groups) < 2:
+        return False
+    means = groups.means(values)[np.newaxis, :]
+    support, tally = np.unique(np.round(means, 9), return_counts=True)
+    counts = tally.astype(np.float64)[np.newaxis, :]
+    return bool(_is_above(means, support, counts, groups.runs, 0.0, level, RESAMPLES)[0])
+
+
+def helps_with_missing(before: Floats, after: Floats, *, with_rule: bool) -> tuple[bool, bool]:
+    """About tasks and about these, of one suite: cases, rounds, and NaN where a trial is missing. As `compute` does."""
+    lost = [int(np.isnan(arm).sum()) for arm in (before, after)]
+    most = max(MAX_MISSING_ALWAYS, MAX_MISSING_SHARE * before.size)
+    if with_rule and max(lost) > most:
+        return False, False
+    is_pair = ~np.isnan(before) & ~np.isnan(after)
+    case, round_ = np.nonzero(is_pair)
+    difference: Floats = (after - before)[is_pair]
+    extra = excess_of(*lost) if with_rule else 0
+    if extra:
+        skill_loses = lost[1] > lost[0]
+        partner, gone = (before, after) if skill_loses else (after, before)
+        rows, columns = np.nonzero(np.isnan(gone) & ~np.isnan(partner))
+        worst = -partner[rows, columns] if skill_loses else partner[rows, columns] - 1.0
+        order = np.argsort(worst, kind="stable")[:extra]
+        full = (
+            np.append(difference, worst[order]),
+            np.append(case, rows[order]),
+            np.append(round_, columns[order]),
+        )
+    else:
+        full = (difference, case, round_)
+    found: list[bool] = []
+    for by_draw, level in ((False, LEVEL_OF_TASKS), (True, LEVEL_OF_THESE)):
+        found.append(
+            all(
+                is_above(
+                    values, [*zip(cases, rounds, strict=True)] if by_draw else list(cases), level
+                )
+                for values, cases, rounds in (
+                    [(difference, case, round_), full] if extra else [full]
+                )
+            )
+        )
+    return found[0], found[1]
+
+
+@cache
+def excess_of(one: int, two: int) -> int:
+    total, most = one + two, max(one, two)
+    tail = sum(math.comb(total, count) for count in range(most, total + 1)) / 2**total
+    return abs(one - two) if min(1.0, 2 * tail) <= EXCESS_P_VALUE else 0
+
+
+def lose(rng: Rng, passed: Bools, share_of_passes: float, share_of_failures: float) -> Floats:
+    chance = np.where(passed, share_of_passes, share_of_failures)
+    return np.where(rng.random(passed.shape) < chance, np.nan, passed.astype(np.float64))
+
+
+FAULTS: Mapping[str, tuple[tuple[float, float], tuple[float, float]]] = {
+    # What is lost in the baseline, and with the skill: of passes, of failures.
+    "12 % of the skill's failures": ((0.0, 0.0), (0.0, 0.12)),
+    "25 % of the skill's failures": ((0.0, 0.0), (0.0, 0.25)),
+    "12 % of the baseline's passes": ((0.12, 0.0), (0.0, 0.0)),
+    "18 % of the baseline's passes": ((0.18, 0.0), (0.0, 0.0)),
+    "12 % of the skill's trials": ((0.0, 0.0), (0.12, 0.12)),
+}
+
+
+def claims(before: Floats, after: Floats) -> tuple[bool, bool]:
+    """Whether either question is answered with `helps`: without the rule, and with it, which only takes claims away."""
+    is_said = any(helps_with_missing(before, after, with_rule=False))
+    return is_said, is_said and any(helps_with_missing(before, after, with_rule=True))
+
+
+def missing_table(sims: int) -> Section:
+    section = Section("Missing answers")
+    shapes = ((12, 1), (20, 1), (12, 5), (20, 3), (40, 3))
+    rows: list[Sequence[object]] = []
+    found: list[tuple[float, str]] = []
+    for name, (of_baseline, of_skill) in FAULTS.items():
+        cells: list[str] = []
+        for cases, runs in shapes:
+            worst = (0.0, 0.0)
+            for rate in (0.3, 0.5, 0.7):
+                rng = rng_of("missing", name, cases, runs, rate)
+                shape = (sims, cases, runs)
+                before = lose(rng, rng.random(shape) < rate, *of_baseline)
+                after = lose(rng, rng.random(shape) < rate, *of_skill)
+                shares = np.mean(
+                    [claims(*suite) for suite in zip(before, after, strict=True)], axis=0
+                )
+                found.append((float(shares[1]), f"{cases} × {runs} at {rate:g}, {name}"))
+                worst = max(worst, (float(shares[1]), float(shares[0])))
+            cells.append(f"{100 * worst[1]:.1f} → {100 * worst[0]:.1f}")
+        rows.append((name, *cells))
+    section.show(("lost in one arm", *(f"{cases} × {runs}" for cases, runs in shapes)), rows)
+    section.say(
+        f"False `helps` in %, either question, the worst of pass rates .3, .5, .7: no rule → with it. {sims:,} suites a"
+        " cell. `hurts` is the mirror image. One or two answers that only one arm loses are no more than chance, so"
+        " with 20 cases drawn once the rule does little."
+    )
+    share, where = max(found)
+    section.targets.append(Target("a server that fails in one arm: false", 100 * share, 2.7, where))
+    rows, costs = [], list[tuple[float, str]]()
+    for cases, runs, lift in ((12, 5, 0.3), (20, 3, 0.3), (20, 5, 0.3), (40, 3, 0.2), (20, 1, 0.5)):
+        cells = []
+        for share in (0.0, 0.02, 0.05, 0.09):
+            rng = rng_of("alike", cases, runs)
+            rates = chances(rng, (sims // 2, cases), (0.2, 0.2 + lift))
+            before, after = (lose(rng, draw(rng, rate, runs), share, share) for rate in rates)
+            shares = [
+                np.mean(
+                    [
+                        helps_with_missing(*suite, with_rule=with_rule)
+                        for suite in zip(before, after, strict=True)
+                    ],
+                    axis=0,
+                )
+                for with_rule in (False, True)
+            ]
+            cells.append(
+                " · ".join(
+                    f"{100 * off:.0f} → {100 * on:.0f}" for off, on in zip(*shares, strict=True)
+                )
+            )
+            if share == 0.05:
+                costs.append((float(shares[0][0] - shares[1][0]), f"{cases} × {runs}"))
+        rows.append((f"{cases} × {runs}, +{100 * lift:.0f}", *cells))
+    section.show(("calls of both arms that fail alike", "0 %", "2 %", "5 %", "9 %"), rows)
+    section.say("Power in %, tasks · these: no rule → with it.")
+    share, where = max(costs)
+    section.targets.append(
+        Target(
+            "5 % of all calls fail: points of power that the rule costs, tasks",
+            100 * share,
+            3.0,
+            where,
+        )
+    )
+    return section
+
+
+# Pass rates, tokens, several models
+# ------------------------------------------------------------------------------------------------
+
+
+def share_is_above(shares: Floats, value: float, level: float) -> Bools:
+    """Whether the interval of `mean_share` lies above a value, for many suites."""
+    values = np.round(2.0 * shares - 1.0, 9)
+    support, codes = np.unique(values, return_inverse=True)
+    index = codes.reshape(values.shape) + len(support) * np.arange(len(values))[:, np.newaxis]
+    counts = np.bincount(index.ravel(), minlength=len(values) * len(support))
+    tally = counts.reshape(len(values), -1).astype(np.float64)
+    target = 2.0 * value - 1.0
+    chance = chance_of_less(support, tally, 1.0, target)
+    return (values.mean(axis=1) > target) & (chance < 0.5 * (1.0 - level))
+
+
+def pass_rate_table(sims: int) -> Section:
+    section = Section("A pass rate that just meets the requirement")
+    rows: list[Sequence[object]] = []
+    found: list[tuple[float, str]] = []
+    for cases in (6, 12, 20, 40):
+        cells: list[float] = []
+        for runs in RUNS:
+            worst = (0.0, 0.0)
+            for rate, kind in product(
+                (0.3, 0.5, 0.7, 0.8, 0.9, 0.95), ("alike", "differ", "coins")
+            ):
+                rng = rng_of("rate", cases, runs, rate, kind)
+                shape = (sims, cases)
+                if kind == "coins":
+                    rates = (rng.random(shape) < rate).astype(np.float64)
+                else:
+                    rates = (
+                        np.full(shape, rate)
+                        if kind == "alike"
+                        else chances(rng, shape, (rate, rate))[0]
+                    )
+                drawn = draw(rng, rates, runs).astype(np.float64)
+                tasks = float(share_is_above(drawn.mean(axis=2), rate, LEVEL_OF_TASKS).mean())
+                wrong = share_is_above(drawn.reshape(sims, -1), rate, LEVEL_OF_THESE)
+                these = float((wrong & (rates.mean(axis=1) <= rate + 1e-9)).mean())
+                worst = max(worst[0], tasks), max(worst[1], these)
+                found.append((max(tasks, these), f"{cases} × {runs} at {rate:g}, {kind}"))
+            cells += worst
+        rows.append((cases, slashed(cells[::2], 1), slashed(cells[1::2], 1)))
+    section.show(("cases", "tasks", "these"), rows)
+    section.say(
+        f"False in %, worst of 18 worlds, at 1 / 3 / 5 draws a case; {sims:,} suites a cell."
+    )
+    section.targets.append(Target("`pass_rate`: false", 100 * max(found)[0], 3.0, max(found)[1]))
+    return section
+
+
+def token_ratio(rng: Rng, shape: tuple[int, ...], kind: str) -> Floats:
+    if kind.startswith("lognormal"):
+        return np.exp(float(kind.split()[1]) * rng.normal(size=shape))
+    if kind == "Pareto 1.3":
+        return 1.0 + rng.pareto(1.3, size=shape)
+    return rng.gamma(0.5, size=shape) + 0.05  # skewed
+
+
+def saves_share(
+    rng: Rng, shape: tuple[int, int, int], kind: str, saving: float, rate: float
+) -> tuple[float, float]:
+    """How often `saves` is said, and how often the loss is shown to be small."""
+    size = np.exp(rng.normal(size=(*shape[:2], 1)))  # of the task
+    before = size * token_ratio(rng, shape, kind)
+    after = size * token_ratio(rng, shape, kind) * (1.0 - saving)
+    shares = ((before - after) / (before + after)).reshape(shape[0], -1)
+    passed = [rng.random(shape) < rate for _ in range(2)]
+    difference = (passed[1].astype(np.float64) - passed[0]).reshape(shape[0], -1)
+    kept, _ = lift_excludes(difference, 1, -TOLERANCE, level=LEVEL_OF_THESE)
+    helps, hurts = lift_excludes(difference, 1, level=LEVEL_OF_THESE)
+    units = range(shares.shape[1])
+    saves = [
+        is_close and is_above(row, units, LEVEL_OF_THESE)
+        for row, is_close in zip(shares, kept & ~helps & ~hurts, strict=True)
+    ]
+    return float(np.mean(saves)), float(kept.mean())
+
+
+def saves_table(sims: int) -> Section:
+    section = Section("`saves` and `no effect`")
+    rows: list[Sequence[object]] = []
+    found: list[tuple[float, str]] = []
+    shapes = ((12, 3), (12, 5), (20, 3), (40, 3))
+    for kind in ("lognormal 0.5", "lognormal 1.5", "Pareto 1.3", "skewed"):
+        cells: list[str] = []
+        for cases, runs in shapes:
+            share, _ = saves_share(
+                rng_of("saves", kind, cases, runs), (sims, cases, runs), kind, 0.0, 1.0
+            )
+            found.append((share, f"{cases} × {runs}, {kind}"))
+            cells.append(percent(share))
+        rows.append((f"nothing is saved, {kind}", *cells))
+    for noise, rate in product((0.2, 0.5), (1.0, 0.97)):
+        cells = []
+        for cases, runs in shapes:
+            rng = rng_of("saves 30", noise, cases, runs)
+            share, _ = saves_share(rng, (sims // 2, cases, runs), f"lognormal {noise}", 0.3, rate)
+            cells.append(percent(share, 0))
+        rows.append((f"30 % fewer tokens, noise {noise:g}, pass rate {rate:g}", *cells))
+    for rate in (1.0, 0.97, 0.95):
+        cells = []
+        for cases, runs in shapes:
+            rng = rng_of("no effect", rate, cases, runs)
+            drawn = (
+                draw(rng, np.full((sims, cases), rate), runs),
+                draw(rng, np.full((sims, cases), rate), runs),
+            )
+            difference = (drawn[1].astype(np.float64) - drawn[0]).reshape(sims, -1)
+            above, _ = lift_excludes(difference, 1, -TOLERANCE, level=LEVEL_OF_THESE)
+            _, below = lift_excludes(difference, 1, TOLERANCE, level=LEVEL_OF_THESE)
+            cells.append(percent(float((above & below).mean()), 0))
+        rows.append((f"`no effect`, both arms at {rate:g}", *cells))
+    section.show(("world", *(f"{cases} × {runs}" for cases, runs in shapes)), rows)
+    section.say(
+        "About these cases, with a tolerance of 20 points. `saves` is about the typical trial, not about the bill."
+    )
+    section.targets.append(Target("`saves`: false", 100 * max(found)[0], 1.5, max(found)[1]))
+    return section
+
+
+def holm_table(sims: int) -> Section:
+    section = Section("Several models, none of which gains anything")
+    rows: list[Sequence[object]] = []
+    found: list[tuple[float, str]] = []
+    of_tasks: list[tuple[float, str]] = []
+    for kind, cases, runs in (
+        ("sampling", 12, 5),
+        ("sampling", 20, 1),
+        ("sampling", 20, 3),
+        ("sampling", 40, 3),
+        ("exact", 20, 1),
+        ("exact", 40, 1),
+    ):
+        rng = rng_of("holm", kind, cases, runs)
+        rates, _ = chances(rng, (sims, cases), (0.5, 0.5))
+        differences = [
+            draw(rng, rates, runs).astype(np.float64) - draw(rng, rates, runs) for _ in range(8)
+        ]
+        means = [each.mean(axis=2) for each in differences]
+        these = [
+            lift_excludes(each.reshape(sims, -1), 1, level=LEVEL_OF_THESE)[0]
+            for each in differences
+        ]
+        levels = {
+            k: [lift_excludes(each, runs, level=1.0 - 0.05 / k) for each in means]
+            for k in range(1, 9)
+        }
+        cells: list[str] = []
+        for models in (2, 4, 8):
+            alone = np.any([levels[1][model][0] for model in range(models)], axis=0)
+            helped = step_down(levels, models)
+            of_tasks.append((float(helped.mean()), f"{models} models, {cases} × {runs}, {kind}"))
+            if kind == "sampling":
+                alone |= np.any(these[:models], axis=0)
+                helped |= np.any(these[:models], axis=0)
+            share = float(helped.mean())
+            found.append((share, f"{models} models, {cases} × {runs}, {kind}"))
+            tasks = of_tasks[-1][0]
+            cells.append(f"{100 * float(alone.mean()):.1f} → {100 * share:.1f} ({100 * tasks:.1f})")
+        rows.append((f"{cases} × {runs}, {kind}", *cells))
+    section.show(("cases × draws", "2 models", "4", "8"), rows)
+    section.say(
+        "Any false `helps` in %, either question: each model alone → with Holm's method where the level is 95 % (in"
+        f" brackets: on tasks like these). {sims:,} suites a cell. These cases are read at 99 % and not shared."
+    )
+    for what, shares in (("tasks like these", of_tasks), ("either question", found)):
+        share, where = max(shares)
+        name = f"2, 4 or 8 models, {what}: any false"
+        section.targets.append(Target(name, 100 * share, 2.7, where))
+    return section
+
+
+def step_down(levels: Mapping[int, Sequence[tuple[Bools, Bools]]], models: int) -> Bools:
+    """Holm: who decides, either way, leaves more of the level to the others."""
+    sims = len(levels[1][0][0])
+    is_open = np.ones((models, sims), dtype=bool)
+    helped = np.zeros(sims, dtype=bool)
+    for _ in range(models):
+        sharing = is_open.sum(axis=0)
+        for model in range(models):
+            for count in range(1, models + 1):
+                here = is_open[model] & (sharing == count)
+                helps, hurts = levels[count][model]
+                helped |= here & helps
+                is_open[model] &= ~(here & (helps | hurts))
+    return helped
+
+
+# Power
+# ------------------------------------------------------------------------------------------------
+
+# Of tasks like these, in %: 20, 40 and 60 points, mean over baselines; measured before the rules were written.
+EXPECTED: Mapping[tuple[int, int], tuple[float, float, float]] = {
+    (8, 1): (2, 19, 58),
+    (8, 5): (2, 42, 96),
+    (12, 1): (10, 52, 90),
+    (12, 5): (17, 92, 100),
+    (20, 1): (30, 86, 100),
+    (20, 5): (68, 100, 100),
+    (40, 1): (63, 99, 100),
+    (40, 5): (99, 100, 100),
+}
+
+
+def power_table(sims: int) -> Section:
+    section = Section("Power")
+    rows: list[Sequence[object]] = []
+    gaps: list[tuple[float, str]] = []
+    for cases, runs in product(POWER_SIZES, RUNS):
+        shares: dict[str, list[float]] = {"tasks": [], "these": [], "either": []}
+        for lift in LIFTS:
+            cells: dict[str, list[float]] = {name: [] for name in shares}
+            for baseline in BASELINES:
+                if baseline + lift > 0.95:
+                    continue
+                rng = rng_of("power", cases, runs, lift, baseline)
+                rates = chances(rng, (sims, cases), (baseline, baseline + lift))
+                found = answers(*(draw(rng, rate, runs) for rate in rates))
+                for name, side in (
+                    ("tasks", found.tasks[0]),
+                    ("these", found.these[0]),
+                    ("either", found.helps),
+                ):
+                    cells[name].append(float(side.mean()))
+            for name, each in cells.items():
+                shares[name].append(float(np.mean(each)))
+        expected = EXPECTED.get((cases, runs))
+        if expected:
+            for lift, share, before in zip(LIFTS, shares["tasks"], expected, strict=True):
+                where = f"{cases} × {runs}, +{100 * lift:.0f}: {100 * share:.0f} for {before:.0f}"
+                gaps.append((before - 100 * share, where))
+        rows.append((f"{cases} × {runs}", *map(slashed, shares.values())))
+    section.show(("cases × draws", "tasks", "these", "either"), rows)
+    section.say(
+        f"`helps` in %, for a true lift of 20 / 40 / 60 points: cases differ, mean over baselines of"
+        f" {', '.join(f'{each:g}' for each in BASELINES)} as far as there is room. {sims:,} suites a baseline."
+    )
+    section.targets.append(
+        Target("power on tasks below that of the tables, points", max(gaps)[0], 3.0, max(gaps)[1])
+    )
+    return section
+
+
+# The gate
+# ------------------------------------------------------------------------------------------------
+
+OPEN, PASS, WARN, BLOCK = range(4)
+MARKS = ("open", "pass", "warn", "block")
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Of each suite after each round."""
+
+    mark: NDArray[np.int_]
+    is_settled: Bools
+
+    @property
+    def last(self) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
+        """The mark at which each suite ends, and after how many rounds."""
+        rounds = self.is_settled.argmax(axis=1)
+        return self.mark[np.arange(len(rounds)), rounds], rounds + 1
+
+
+def edited(cases: int, facts: int, rate: float, guess: float = 0.0) -> World:
+    """An edit deletes so many facts, each of which one case needs."""
+
+    def draw(_: Rng, shape: tuple[int, ...]) -> Rates:
+        before, after = np.full(shape, rate), np.full(shape, rate)
+        after[:, :facts] = guess
+        return before, after
+
+    assert facts <= cases
+    return draw
+
+
+def decided(flips: float) -> World:
+    """Each case passes nearly always or nearly never; an edit turns a few at random."""
+
+    def draw(rng: Rng, shape: tuple[int, ...]) -> Rates:
+        before = np.where(rng.random(shape) < 0.7, 0.98, 0.02)
+        flipped = rng.random(shape) < flips
+        return before, np.where(flipped, 1.0 - before, before)
+
+    return draw
+
+
+def mark_rounds(before: Bools, after: Bools) -> Marks:
+    """As `judge_edit` does after each round, of a student that samples."""
+    marks: list[NDArray[np.int_]] = []
+    settled: list[Bools] = []
+    for rounds in range(1, MAX_ROUNDS + 1):
+        base, edit = before[:, :, :rounds], after[:, :, :rounds]
+        difference = (edit.astype(np.float64) - base).reshape(len(base), -1)
+        _, hurts = lift_excludes(difference, 1, level=LEVEL_OF_THESE)
+        keeps, _ = lift_excludes(difference, 1, -TOLERANCE, level=LEVEL_OF_THESE)
+        turned: Bools = np.all(base, axis=-1) & ~np.any(edit, axis=-1)
+        has_lost: Bools = np.any(turned, axis=-1)
+        blocks = hurts & (-difference.mean(axis=1) >= 0.5 * TOLERANCE - 1e-9)
+        warns = has_lost & (rounds >= MIN_ROUNDS_TO_TURN)
+        passes = keeps & ~has_lost
+        marks.append(np.select([blocks, passes, warns], [BLOCK, PASS, WARN], OPEN))
+        waits = warns & (rounds >= ROUNDS_BEFORE_PASS) & keeps
+        settled.append(blocks | passes | waits | (rounds == MAX_ROUNDS))
+    return Marks(np.stack(marks, axis=1), np.stack(settled, axis=1))
+
+
+def mark_exact(lost: NDArray[np.int_], gained: NDArray[np.int_], cases: int) -> NDArray[np.int_]:
+    net = lost - gained
+    chance = np.array(
+        [
+            sum(math.comb(one + two, count) for count in range(one, one + two + 1))
+            / 2 ** (one + two)
+            for one, two in zip(lost.tolist(), gained.tolist(), strict=True)
+        ]
+    )
+    blocks = (net > TOLERANCE * cases) & (net >= MIN_NET_LOSS)
+    blocks |= (chance <= FLIP_P_VALUE) & (net >= 0.5 * TOLERANCE * cases)
+    return np.select([blocks, lost > 0], [BLOCK, WARN], PASS)
+
+
+def gate_table(sims: int) -> Section:
+    section = Section("`ci`: an edit against the base")
+    rows: list[Sequence[object]] = []
+    calls = {0.97: 72, 0.85: 120, 0.7: 240}
+    for rate, facts in product((0.7, 0.85, 0.97), (0, 1, 3, 5)):
+        rng = rng_of("gate", rate, facts)
+        rates = edited(12, facts, rate)(rng, (sims, 12))
+        drawn = [draw(rng, each, MAX_ROUNDS) for each in rates]
+        mark, rounds = mark_rounds(*drawn).last
+        limit = calls[rate] // 24
+        in_time = float(((mark == BLOCK) & (rounds <= limit)).mean())
+        what = (
+            f"12 cases at {rate:g}, facts deleted: {facts}"
+            if facts
+            else f"12 cases at {rate:g}, harmless"
+        )
+        rows.append(
+            (
+                what,
+                *(percent(float((mark == each).mean())) for each in (BLOCK, WARN, PASS, OPEN)),
+                f"{24 * rounds.mean():.0f}",
+            )
+        )
+        if facts == 5:
+            target = Target(
+                f"five facts deleted at {rate:g}: blocked with at most {calls[rate]} calls",
+                100 * in_time,
+                95.0,
+                at_least=True,
+            )
+            section.targets.append(target)
+        if not facts:
+            for each, bound in ((BLOCK, 3.0), (WARN, 2.0)):
+                what = (
+                    f"harmless edit at {rate:g}: {'blocked' if each == BLOCK else 'warned about'}"
+                )
+                section.targets.append(Target(what, 100 * float((mark == each).mean()), bound))
+    for cases in (12, 24, 40):
+        rng = rng_of("decided", cases)
+        rates = decided(0.03)(rng, (sims, cases))
+        mark, rounds = mark_rounds(*(draw(rng, each, MAX_ROUNDS) for each in rates)).last
+        rows.append(
+            (
+                f"{cases} cases at .98 / .02, 3 % turned",
+                *(percent(float((mark == each).mean())) for each in (BLOCK, WARN, PASS, OPEN)),
+                f"{2 * cases * rounds.mean():.0f}",
+            )
+        )
+        if cases == 12:
+            share = float((mark == BLOCK).mean())
+            section.targets.append(
+                Target("decided student, 3 % turned: blocked", 100 * share, 11.0)
+            )
+    exact: list[tuple[float, str]] = []
+    for cases, flips in product((5, 12, 24, 48, 100), (0.025, 0.033)):
+        rng = rng_of("exact gate", cases, flips)
+        passes = rng.random((sims, cases)) < 0.7
+        flipped = rng.random((sims, cases)) < flips
+        mark = mark_exact((passes & flipped).sum(axis=1), (~passes & flipped).sum(axis=1), cases)
+        exact.append(
+            (float((mark == BLOCK).mean()), f"{cases} cases, {100 * flips:g} % of answers")
+        )
+        if flips == 0.033:
+            rows.append(
+                (
+                    f"{cases} cases, exact student, 3.3 % flipped",
+                    *(percent(float((mark == each).mean())) for each in (BLOCK, WARN, PASS, OPEN)),
+                    f"{2 * cases}",
+                )
+            )
+    section.show(("edit", "✖", "⚠", "✅", "❔", "calls"), rows)
+    section.say(f"Up to twelve rounds, {sims:,} edits a row; calls of both arms.")
+    share, where = max(exact)
+    section.targets.append(Target("exact student, harmless edit: blocked", 100 * share, 5.0, where))
+    return section
+
+
+# By hand
+# ------------------------------------------------------------------------------------------------
+
+# Draws of the cases without and with the skill: P passed, F failed, and a space is missing.
+EXAMPLES: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "10 cases, all pass in both arms": (["P"] * 10, ["P"] * 10),
+    "10 cases, every one won": (["F"] * 10, ["P"] * 10),
+    "5 cases, every one won": (["F"] * 5, ["P"] * 5),
+    "5 cases × 3, every draw won": (["FFF"] * 5, ["PPP"] * 5),
+    "1 case × 5, every draw won": (["FFFFF"], ["PPPPP"]),
+    "12 cases, 2 → 11 passes": (["P"] * 2 + ["F"] * 10, ["P"] * 11 + ["F"]),
+    "12 cases × 3, all pass in both arms": (["PPP"] * 12, ["PPP"] * 12),
+    "12 cases × 3, two of three draws won in each": (["FFF"] * 12, ["PPF"] * 12),
+    "10 cases, 7 won, the skill's arm misses 3": (["F"] * 10, ["P"] * 7 + [" "] * 3),
+    "20 cases, 19 won, the skill's arm misses 1": (["F"] * 20, ["P"] * 19 + [" "]),
+}
+DRAWS: Mapping[str, float] = {"P": 1.0, "F": 0.0, " ": math.nan}
+
+
+def examples_table(_: int) -> Section:
+    section = Section("Worked examples")
+    rows: list[Sequence[object]] = []
+    for name, arms in EXAMPLES.items():
+        before, after = (np.array([[DRAWS[draw] for draw in case] for case in arm]) for arm in arms)
+        (verdict,) = compute_verdicts(outcomes_of(before, after))
+        cells: list[str] = []
+        for reading in (verdict.tasks, verdict.these):
+            assert reading is not None
+            assert reading.interval is not None
+            low, high = (f"{each + 0.0:.3f}" for each in reading.interval)
+            why = f" ({reading.reason})" if reading.reason else ""
+            cells += [f"{low} to {high}", f"{reading.decision}{why}"]
+        assert verdict.lift is not None
+        rows.append((name, f"{verdict.lift:.3f}", *cells))
+    head = ("example", "lift", "tasks like these, 95 %", "", "these cases, 99 %", "")
+    section.show(head, rows)
+    return section
+
+
+# ------------------------------------------------------------------------------------------------
+
+SECTIONS: Mapping[str, tuple[Callable[[int], Section], int]] = {
+    "check": (check_program, 1_000),
+    "null": (null_table, 3_000),
+    "these": (these_table, 3_000),
+    "versions": (versions_table, 2_000),
+    "topics": (topics_table, 2_000),
+    "missing": (missing_table, 1_000),
+    "pass_rate": (pass_rate_table, 3_000),
+    "saves": (saves_table, 2_000),
+    "holm": (holm_table, 3_000),
+    "power": (power_table, 1_000),
+    "gate": (gate_table, 2_000),
+    "examples": (examples_table, 1),
+}
+
+
+def run_section(name: str, *, quick: bool) -> tuple[Section, float]:
+    start = time.perf_counter()
+    make, sims = SECTIONS[name]
+    return make(max(20, sims // 50) if quick else sims), time.perf_counter() - start
+
+
+def targets_table(sections: Iterable[Section]) -> Iterator[str]:
+    rows = [
+        (
+            target.what,
+            f"{target.measured:.1f}",
+            f"{'at least' if target.at_least else 'at most'} {target.bound:g}",
+            target.where,
+            "" if target.is_met else "**missed**",
+        )
+        for section in sections
+        for target in section.targets
+    ]
+    yield from table(("what, in %", "measured", "promised", "worst at", ""), rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="few simulations: a smoke run")
+    parser.add_argument("--quick", action="store_true", help="few simulations")
     parser.add_argument(
         "--write", action="store_true", help="put the tables into docs/simulations.md"
     )
-    options = parser.parse_args()
-    many = 200 if options.quick else 4_000
-    some = 200 if options.quick else 2_000
-    began = time.perf_counter()
-    parts = (
-        coverage_tables(many // 2),
-        world_tables(some // 2),
-        scope_tables(some // 2),
-        model_tables(some // 2),
-        error_tables(some),
-        server_tables(some),
-        look_tables(some),
-        again_tables(some // 4),
-        dropped_tables(some // 2),
-        peeking_tables(some),
-        saving_tables(some // 2),
-        keeping_tables(many),
-        judge_tables(some),
-        trigger_tables(some // 2),
+    parser.add_argument(
+        "--only", action="append", choices=SECTIONS, help="this section; repeatable"
     )
-    lines: list[str] = []
-    for part in parts:
-        lines += part
-        print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    arguments = parser.parse_args()
+    names = arguments.only or list(SECTIONS)
+    sections: list[Section] = []
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        results = pool.map(partial(run_section, quick=arguments.quick), names)
+        for name, (section, seconds) in zip(names, results, strict=True):
+            sections.append(section)
+            print(f"{name}: {seconds:.0f} s", *targets_table([section]), sep="\n", file=sys.stderr)
+    lines = ["### What is promised, and what was measured", "", *targets_table(sections), ""]
+    for section in sections:
+        lines += [f"### {section.title}", "", *section.lines]
     text = "\n".join(lines).rstrip() + "\n"
-    print(text)
-    if options.write:
-        before, rest = DOCS.read_text(encoding="utf-8").split(BEGIN)
-        after = rest.split(END)[1]
-        DOCS.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+    if not arguments.write:
+        print(text)
+        return
+    page = DOCS.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    DOCS.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

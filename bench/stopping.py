@@ -36,7 +36,7 @@ async def run(
             plan,
             store=store,
             models=Models(replies=store),
-            options=RunOptions(until_decided="cases"),
+            options=RunOptions(until_decided=True),
         )
 
 

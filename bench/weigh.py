@@ -141,17 +141,15 @@ def count_ideas() -> dict[str, int]:
     # Imported here, so that other programs can weigh files without the package.
     import click  # noqa: PLC0415
 
+    from upskill.authoring.trigger import metrics  # noqa: PLC0415
     from upskill.checks import CHECKS  # noqa: PLC0415
     from upskill.cli import upskill  # noqa: PLC0415
     from upskill.settings import Settings  # noqa: PLC0415
-    from upskill.verdicts import requirements, trigger_metrics, verdict  # noqa: PLC0415
+    from upskill.verdicts import requirements, verdict  # noqa: PLC0415
 
     context = click.Context(upskill)
     commands = [upskill.get_command(context, name) for name in upskill.list_commands(context)]
     options = next(command.params for command in commands if command and command.name == "eval")
-    reasons = [
-        name for name, value in vars(verdict).items() if name.isupper() and isinstance(value, str)
-    ]
     return {
         "commands": sum(1 for command in commands if command and not command.hidden),
         "eval_options": sum(
@@ -159,8 +157,8 @@ def count_ideas() -> dict[str, int]:
         ),
         "settings": len(Settings.model_fields),
         "check_kinds": len(CHECKS.names()),
-        "reasons": len(reasons),
-        "requirements": len([*requirements.QUANTITIES, "decision", *trigger_metrics.QUANTITIES]),
+        "reasons": len(verdict.Reason),
+        "requirements": len([*requirements.QUANTITIES, "decision", *metrics.QUANTITIES]),
         "prose": sum(count_words(path.read_text("utf-8")) for path in find_prose()),
     }
 

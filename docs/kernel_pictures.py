@@ -47,11 +47,12 @@ def tiers(results: dict[str, Any]) -> str:
                     arms.setdefault((row["model"], tier), {})[row["arm"]] = scored | {
                         "pass_rate": row["rate"]
                     }
-    models = [
+    models: list[dict[str, Any]] = [
         {
             "model": f"{CALLED.get(model, model)}: {tier}",
             "lift": both["skill"]["pass_rate"] - both["baseline"]["pass_rate"],
             "reason": "",
+            "caveats": [],
             **both,
         }
         for (model, tier), both in sorted(arms.items(), key=lambda pair: pair[0][0])
@@ -61,7 +62,7 @@ def tiers(results: dict[str, Any]) -> str:
         if "gpu" in results
         else "The tiers that take a GPU, correct and faster, are not graded yet."
     )
-    document = {"skill": {"name": "h100-kernels"}, "models": models}
+    document: dict[str, Any] = {"skill": {"name": "h100-kernels"}, "models": models}
     return pass_rates(document, PictureOptions(notes=[note] if note else []))
 
 

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Container, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,10 +31,7 @@ from upskill.checks import ReadText, SuiteCheck, read_checks
 from upskill.cli import main
 from upskill.models import throttling
 from upskill.models.keys import KEY_VARIABLES
-from upskill.runs.planning.plan import USED_KEY
 from upskill.runs.running.evaluate import evaluate as run_plan
-from upskill.suites import Suite
-from upskill.suites.near_duplicates import case_identity
 
 # A busy machine is slow, which proves nothing; and what failed once must fail again.
 settings.register_profile(
@@ -295,15 +292,6 @@ def write_skill(
         json.dumps(suite or greetings(cases)), encoding="utf-8"
     )
     return folder
-
-
-def mark_used(skill: Path, used: Container[str]) -> None:
-    """As a search leaves a skill that it chose by these cases."""
-    (suite,) = (skill / "evals").glob("suite.*")
-    identities = {
-        case.id: case_identity(case) for case in Suite.load(suite).cases if case.id in used
-    }
-    (skill / "skill_meta.json").write_text(json.dumps({"metadata": {USED_KEY: identities}}))
 
 
 def greetings(cases: int) -> dict[str, Any]:

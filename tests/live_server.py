@@ -131,6 +131,4 @@ def add_runs(folder: Path) -> dict[str, str]:
 
 def run_now(store: Store, skill: Skill, suite: Suite, models: list[str], **options: Any) -> str:
     plan = make_plan(skill, suite, models, PlanOptions(keys={}, **options))
-    return asyncio.run(
-        evaluate(plan, store=store, options=RunOptions(fresh=True, partial=True))
-    ).run.id
+    return asyncio.run(evaluate(plan, store=store, options=RunOptions(partial=True))).run.id

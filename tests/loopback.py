@@ -24,6 +24,8 @@ from typing import Annotated, Any, Literal, cast
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from upskill.runs.running.probe import PROMPT
+
 Format = Literal["openai", "anthropic"]
 
 
@@ -477,6 +479,11 @@ class Logged:
     @property
     def model(self) -> str:
         return str(self.body.get("model", ""))
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether it only looks for a cache, and belongs to no trial."""
+        return PROMPT in json.dumps(self.body)
 
 
 Fate = Literal["answered", "expired", "canceled", "forgotten"]

@@ -51,7 +51,6 @@ from upskill.agents.proxy import (
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
 from upskill.models import Address, ModelContext, Unanswered
 from upskill.models.addresses import resolve
-from upskill.models.draws import Draws, track_draws
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.models.prices import Price
@@ -124,7 +123,18 @@ def test_a_real_agent_works_in_both_arms_and_only_one_of_them_has_the_skill(
     )
     with agent_server(plays, KEY) as server:
         model = where(name, server, monkeypatch)
-        done = upskill("eval", skill, "--agent", name, *model, "--sandbox", "bubblewrap", "--json")
+        done = upskill(
+            "eval",
+            skill,
+            "--agent",
+            name,
+            *model,
+            "--repeats",
+            1,
+            "--sandbox",
+            "bubblewrap",
+            "--json",
+        )
     assert (done.code, done.json["errors"], done.json["invalid"]) == (0, [], [])
     assert not [
         warning for warning in done.json["warnings"] if "not sent" in warning
@@ -398,7 +408,7 @@ def test_what_cannot_be_run_is_told_before_anything_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(home, program, "", monkeypatch)
-    done = upskill("eval", write_skill(home), "--agent", agent, *arguments.split())
+    done = upskill("eval", write_skill(home), "--agent", agent, "--repeats", 1, *arguments.split())
     assert done.code == 2
     assert [text for text in said if text not in done.err] == []
 
@@ -1008,7 +1018,14 @@ def test_a_run_names_once_what_its_students_were_not_let_send(
             "--repeats",
             "2",
         )
-        done = upskill("eval", write_skill(home), *arguments, "--sandbox", "bubblewrap", "--json")
+        done = upskill(
+            "eval",
+            write_skill(home),
+            *arguments,
+            "--sandbox",
+            "bubblewrap",
+            "--json",
+        )
     assert len(server.asked) == 4
     assert [asked.body["store"] for asked in server.asked] == [False] * 4
     named = [warning for warning in done.json["warnings"] if "not sent to the model" in warning]
@@ -1020,6 +1037,8 @@ def test_a_run_names_once_what_its_students_were_not_let_send(
 
 async def test_a_student_that_asks_without_end_fills_no_memory() -> None:
     at_once, most, all_there = 0, 0, asyncio.Event()
+    message = {"role": "assistant", "content": "Hello."}
+    whole = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})
 
     async def slow(_: web.Request) -> web.Response:
         nonlocal at_once, most
@@ -1030,11 +1049,11 @@ async def test_a_student_that_asks_without_end_fills_no_memory() -> None:
         await all_there.wait()
         await asyncio.sleep(0.05)  # so that one more would come in
         at_once -= 1
-        return web.Response(text="{}")
+        return web.Response(text=whole)
 
     async with answering(slow) as url, proxied(upstream_at(url), Bounds(turns=1000)) as (_, client):
         answers = await asyncio.gather(*(ask(client) for _ in range(2 * MAX_CONCURRENT)))
-    assert answers == [(200, "{}")] * 2 * MAX_CONCURRENT
+    assert answers == [(200, whole)] * 2 * MAX_CONCURRENT
     assert most == MAX_CONCURRENT
 
 
@@ -1056,31 +1075,28 @@ async def test_tokens_are_a_bound_too() -> None:
     assert (proxy.stop, len(server.asked)) == ("tokens", 1)
 
 
-async def test_trouble_is_kept_until_the_model_answers_again() -> None:
+async def test_trouble_is_kept_until_the_model_answers_again_and_a_lost_answer_for_good() -> None:
     """A bad request after an answer is none: a student's command can send one, and must not get its trial errored."""
     refused = Refuse(400, "no such field")
-    turns = iter([refused, "Hello.", refused, Refuse(500, f"broken {KEY}"), "Hello."])
-    with track_draws(Draws()) as draws, agent_server(lambda _: next(turns), KEY) as server:
+    turns = iter([refused, "Hello.", refused, Refuse(500, f"broken {KEY}")])
+    with agent_server(lambda _: next(turns), KEY) as server:
         async with proxied(upstream_at(server.url)) as (proxy, client):
-            for expected in ("400: no such field", "", "", "500: broken ***", ""):
+            for expected in ("400: no such field", "", "", "500: broken ***"):
                 assert KEY not in (await ask(client))[1]
                 error = proxy.model_error
                 assert (error.message if error else "") == (
                     f"the server answered {expected}" if expected else ""
                 )
                 assert not (error and error.fatal)
-    assert proxy.turns == 2
-    assert dict(draws.reasons) == {
-        "status 400": 2,
-        "status 500": 1,
-    }  # the agent may have asked again after each
+            assert proxy.lost is proxy.model_error
+            assert (await ask(client))[0] == 400
+    assert (proxy.turns, len(server.asked)) == (1, 4)
 
 
 async def test_a_server_that_is_not_there_is_trouble() -> None:
-    with track_draws(Draws()) as draws:
-        async with proxied(upstream_at("http://127.0.0.1:9")) as (proxy, client):
-            assert (await ask(client))[0] == 502
-    assert not draws.reasons
+    async with proxied(upstream_at("http://127.0.0.1:9")) as (proxy, client):
+        assert (await ask(client))[0] == 502
+    assert proxy.lost is None
     assert proxy.model_error is not None
     assert proxy.model_error.message.startswith("no answer from the model's server")
 
@@ -1110,12 +1126,12 @@ async def test_an_answer_that_is_cut_is_no_whole_one_and_was_paid_for() -> None:
         request.transport.close()
         return response
 
-    with track_draws(Draws()) as draws:
-        async with answering(cut) as url, proxied(upstream_at(url)) as (proxy, client):
-            with pytest.raises(aiohttp.ClientError):
-                await ask(client)
-    assert dict(draws.reasons) == {"dropped connection": 1}
+    async with answering(cut) as url, proxied(upstream_at(url)) as (proxy, client):
+        with pytest.raises(aiohttp.ClientError):
+            await ask(client)
     assert proxy.model_error is not None
+    assert proxy.lost is proxy.model_error
+    assert proxy.model_error.failure == "dropped connection"
     assert "broke off" in proxy.model_error.message
     assert proxy.turns == 0
     assert proxy.usage.input_tokens > 0
@@ -1128,16 +1144,16 @@ FILTERED = (
 )
 
 
-async def test_what_another_proxy_retried_for_an_agent_was_drawn() -> None:
+async def test_what_another_proxy_retried_for_an_agent_is_lost() -> None:
     async def say(_: web.Request) -> web.Response:
         return web.Response(
             text=f'{{"choices": [{WHOLE}]}}', headers={"x-litellm-attempted-retries": "2"}
         )
 
-    with track_draws(Draws()) as draws:
-        async with answering(say) as url, proxied(upstream_at(url)) as (proxy, client):
-            await ask(client)
-    assert (dict(draws.reasons), proxy.turns) == ({"retried by a proxy": 2}, 1)
+    async with answering(say) as url, proxied(upstream_at(url)) as (proxy, client):
+        await ask(client)
+    assert proxy.lost is not None
+    assert (proxy.lost.failure, proxy.turns) == ("retried by a proxy", 0)
 
 
 @pytest.mark.parametrize(
@@ -1197,10 +1213,9 @@ async def test_whatever_form_an_answer_has_its_use_is_counted(
     async def say(_: web.Request) -> web.Response:
         return web.Response(text=text)
 
-    with track_draws(Draws()) as draws:
-        async with answering(say) as url, proxied(upstream_at(url)) as (proxy, client):
-            assert await ask(client, messages=[]) == (200, text)
-    assert sum(draws.reasons.values()) == (1 if trouble and trouble != "refused" else 0)
+    async with answering(say) as url, proxied(upstream_at(url)) as (proxy, client):
+        assert await ask(client, messages=[]) == (200, text)
+    assert (proxy.lost is not None) == (trouble not in ("", "refused"))
     # What is not said is estimated: four letters of the question, and one event of the answer, are a token.
     assert (
         proxy.usage == used

@@ -47,7 +47,7 @@ ARROWS = {
     "experiments": "authoring runs verdicts suites models skills",
     "authoring": "runs verdicts suites checks agents models sandboxes traces skills settings",
     "runs": "verdicts suites checks agents models sandboxes traces skills settings",
-    "verdicts": "suites",
+    "verdicts": "",
     "suites": "checks agents sandboxes traces skills",
     "checks": "agents models sandboxes traces",
     "agents": "models sandboxes traces skills",

@@ -54,7 +54,7 @@ async def test_a_student_that_does_the_same_in_both_arms_gets_the_same_from_ever
         for name, check in CHECKS.items()
     ]
     Path("student.yaml").write_text(STUDENT, encoding="utf-8")
-    options = PlanOptions(agent="tools", keys={})
+    options = PlanOptions(runs=1, agent="tools", keys={})
     plan = make_plan(skill, Suite.parse(cases), ["scripted:student.yaml"], options)
     with open_store(None) as store:
         found = await evaluate(plan, store=store)
@@ -103,7 +103,10 @@ def check(answer, workspace, trace):
     ]
     skill = Skill.new("greeter", "Greets.", "Say ahoy.")
     plan = make_plan(
-        skill, Suite.parse(cases), ["scripted:student.yaml"], PlanOptions(agent="tools", keys={})
+        skill,
+        Suite.parse(cases),
+        ["scripted:student.yaml"],
+        PlanOptions(runs=1, agent="tools", keys={}),
     )
     with open_store(None) as store:
         run = (await evaluate(plan, store=store)).run

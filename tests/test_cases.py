@@ -19,6 +19,7 @@ from upskill.authoring.material.material import gather
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.checks.answer import MaxLength
+from upskill.runs.planning.plan import DEFAULT_OUTPUT_TOKENS
 from upskill.suites import describe_authors
 from upskill.suites.quality import probe_case
 
@@ -374,9 +375,7 @@ def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(
     assert verdict["skill"]["causes"] == {"verbose": 1}
     assert verdict["baseline"]["causes"] == {}
     said = " ".join(upskill("eval", "greeter", "-m", model).out.split())
-    assert (
-        "1 of 3 answers with the skill was right but verbose: longer than the case allows." in said
-    )
+    assert "1 of 3 answers (with skill) was right but verbose: longer than the case allows." in said
     assert (
         "✗ max_length: verbose"
         not in upskill("show", "last", "--case", "greet-2", "--arm", "skill").out
@@ -529,6 +528,47 @@ def test_a_suite_that_eval_had_written_can_be_written_anew_and_added_to(
     assert "is your own suite" in upskill("tests", folder, "-m", more).err
 
 
+OWN = """\
+# Words that matter to me.
+cases:
+  - id: mine
+    prompt: What is my word?
+    checks:
+      - contains: mine  # whatever the case
+# The end.
+"""
+
+
+def test_cases_are_added_to_ones_own_suite_and_its_text_stays(upskill: Upskill, home: Path) -> None:
+    folder = home / "house-words"
+    skill_of(*range(1, 21)).with_file("evals/suite.yaml", OWN.encode()).save(folder)
+    more = write_script(home / "more.yaml", [{"answer": cases_and_answers(range(1, 5))}])
+    nobody = upskill("tests", folder, "--add", 4)
+    assert (nobody.code, "no test writer was chosen" in nobody.err) == (2, True)
+    done = upskill("tests", folder, "-m", more, "--add", 4, "--json")
+    assert (done.code, done.json["cases"]) == (0, 5), done.err
+    text = (folder / "evals" / "suite.yaml").read_text(encoding="utf-8")
+    before, end = OWN.split("# The end.\n")
+    assert text.startswith(before)
+    assert text.endswith("# The end.\n" + end)
+    assert Suite.load(folder / "evals" / "suite.yaml").cases[0].id == "mine"
+    assert {path.name for path in (folder / "evals").iterdir()} == {"suite.yaml"}
+    again = upskill("tests", folder, "-m", more, "--add", 2)
+    assert "the id 'word-4' is already taken" in again.err
+
+
+def test_added_cases_that_checks_of_the_whole_suite_misjudge_are_left_out(
+    upskill: Upskill, home: Path
+) -> None:
+    folder = home / "house-words"
+    shared = f"{OWN}checks:\n  - not_contains: {WORDS[0]}\n"
+    skill_of(*range(1, 21)).with_file("evals/suite.yaml", shared.encode()).save(folder)
+    more = write_script(home / "more.yaml", [{"answer": cases_and_answers(range(1, 5))}])
+    done = upskill("tests", folder, "-m", more, "--add", 4)
+    assert "Left out 1 case that the suite's checks misjudge." in done.err
+    assert len(Suite.load(folder / "evals" / "suite.yaml").cases) == 4
+
+
 def test_a_limit_of_the_suite_stays_with_the_cases_it_was_for(upskill: Upskill, home: Path) -> None:
     folder = home / "house-words"
     (folder / "evals").mkdir(parents=True)
@@ -544,5 +584,5 @@ def test_a_limit_of_the_suite_stays_with_the_cases_it_was_for(upskill: Upskill, 
     writer = write_script(home / "writer.yaml", [{"answer": cases_and_answers(range(1, 4))}])
     assert upskill("tests", folder, "-m", writer, "--add", 3).code == 0
     suite = Suite.load(folder / "evals" / "evals.json")
-    assert suite.max_output_tokens is None
-    assert [one.max_output_tokens for one in suite.cases] == [64, None, None, None]
+    assert suite.max_output_tokens == 64
+    assert [one.max_output_tokens for one in suite.cases] == [None, *[DEFAULT_OUTPUT_TOKENS] * 3]

@@ -44,7 +44,7 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(
     (verdict,) = first.json["models"]
     assert verdict["skill"]["causes"] == dict.fromkeys(causes.values(), 1)
     assert verdict["baseline"]["causes"] == {"length": 1, "repetition": 1}
-    assert (verdict["skill"]["failed"], verdict["skill"]["errored"]) == (5, 0)
+    assert (verdict["skill"]["failed"], verdict["skill"]["missing"]) == (5, 0)
 
     again = upskill(
         *arguments, "--json", "--report", "markdown=report.md"
@@ -70,15 +70,15 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(
         told(upskill(*arguments, "-v").out),
         (home / "report.md").read_text(encoding="utf-8"),
     )
-    cut = "1 of 6 answers with the skill and 1 of 6 answers in the baseline were cut off"
+    cut = "1 of 6 answers (with skill) and 1 of 6 answers (baseline) were cut off"
     limit = f"{cut} at 64 tokens; raise the limit"
     for report in (terminal, told(markdown)):
         assert limit in report
-        assert "1 of 6 answers in the baseline were cut off for endless repetition." in report
-        assert "1 of 6 answers with the skill was refused by the model or its provider." in report
+        assert "1 of 6 answers (baseline) were cut off for endless repetition." in report
+        assert "1 of 6 answers (with skill) was refused by the model or its provider." in report
 
 
-def test_only_what_a_student_cannot_cause_is_errored(upskill: Upskill, home: Path) -> None:
+def test_only_what_a_student_cannot_cause_is_missing(upskill: Upskill, home: Path) -> None:
     """The provider's filter and a prompt without room count as the student's; a quota and an overload do not."""
     spoken: dict[str, tuple[Spoken, str | None]] = {
         "1": (Say(refusal="I may not."), "refusal"),
@@ -115,13 +115,22 @@ def test_only_what_a_student_cannot_cause_is_errored(upskill: Upskill, home: Pat
     write_skill(home / "greeter", cases=len(spoken))
     with serving(answer) as server:
         done = upskill(
-            "eval", "greeter", "-m", "qwen", "--base-url", server.url, "--json", "--no-baseline"
+            "eval",
+            "greeter",
+            "-m",
+            "qwen",
+            "--base-url",
+            server.url,
+            "--json",
+            "--no-baseline",
+            "--repeats",
+            1,
         )
     assert done.code == 3
     trials = upskill("show", "last", "--json").json["trials"]
     found = {trial["case"]: (trial["outcome"], trial["cause"]) for trial in trials}
     assert found == {
-        f"greet-{number}": ("failed", cause) if cause else ("errored", "")
+        f"greet-{number}": ("failed", cause) if cause else ("missing", "")
         for number, (_, cause) in spoken.items()
     }
     reasons = {trial["case"]: trial["findings"][0]["reason"] for trial in trials if trial["cause"]}
@@ -145,9 +154,8 @@ def test_a_student_that_acts_and_is_then_refused_has_failed_whatever_it_left(
         {"system": "greeter", "stop": "refusal", "answer": "No."},
         {"answer": ""},
     ]
-    done = upskill(
-        "eval", "greeter", "-m", write_script(home / "m.yaml", rules), "--agent", "tools", "--json"
-    )
+    options = ("--agent", "tools", "--repeats", 1, "--json")
+    done = upskill("eval", "greeter", "-m", write_script(home / "m.yaml", rules), *options)
     if done.code == 2 and "no sandbox works here" in done.err:
         pytest.skip("no sandbox works here")
     (verdict,) = done.json["models"]
@@ -173,7 +181,7 @@ def test_what_a_student_left_for_temporary_is_gone_when_checks_run_unless_it_was
             ]
         }
     ]
-    options = ("--agent", "tools", "--sandbox", "bubblewrap", "--json")
+    options = ("--agent", "tools", "--sandbox", "bubblewrap", "--repeats", 1, "--json")
     done = upskill("eval", "greeter", "-m", write_script(home / "m.yaml", rules), *options)
     if done.code == 2:
         pytest.skip("bubblewrap does not work here")
@@ -219,7 +227,7 @@ def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
     (verdict,) = done.json["models"]
     assert (verdict["decision"], verdict["reason"], done.code) == ("undecided", "errors", 3)
     graded = "skill" if arm == "baseline" else "baseline"
-    assert (verdict[arm]["failed"], verdict[arm]["errored"], verdict[graded]["passed"]) == (0, 8, 8)
+    assert (verdict[arm]["failed"], verdict[arm]["missing"], verdict[graded]["passed"]) == (0, 8, 8)
     in_baseline, in_skill = (8, 0) if arm == "baseline" else (0, 8)
     errors = [
         {"model": student, "arm": each, "ungraded": count, "trials": 8}
@@ -235,31 +243,6 @@ def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
         assert line in report
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "redrawn"),
-    [
-        (
-            "It does not greet.",
-            GRADE,
-            True,
-        ),  # who is asked again until it passes has had two chances
-        (GRADE.replace("ahoy, guest", "a"), GRADE, False),  # the same grade, with proof
-        (GRADE.replace("ahoy, guest", "a"), GRADE.replace("true", "false"), True),
-    ],
-)
-def test_a_judge_that_says_something_else_when_asked_again_is_another_draw(
-    upskill: Upskill, home: Path, first: str, second: str, redrawn: bool
-) -> None:
-    write_skill(home / "greeter", suite=greetings(2) | {"checks": [{"judge": "It greets."}]})
-    student = write_script(home / "model.yaml", [{"answer": "ahoy, guest"}])
-    judge = write_script(
-        home / "judge.yaml", [{"turn": 0, "answer": first}, {"turn": 1, "answer": second}]
-    )
-    upskill("eval", "greeter", "-m", student, "--judge", judge)
-    trials = upskill("show", "last", "--json").json["trials"]
-    assert [trial["redraws"] for trial in trials] == [{"judge reply": 1} if redrawn else {}] * 4
-
-
 def test_for_a_teacher_or_a_judge_a_refusal_is_an_error(upskill: Upskill, home: Path) -> None:
     suite = {"cases": [{"prompt": "Greet.", "checks": [{"judge": "It is polite."}]}]}
     write_skill(home / "greeter", suite=suite)
@@ -267,4 +250,4 @@ def test_for_a_teacher_or_a_judge_a_refusal_is_an_error(upskill: Upskill, home: 
     student = write_script(home / "m.yaml", HELPFUL)
     done = upskill("eval", "greeter", "-m", student, "--judge", judge, "--json")
     assert done.code == 3
-    assert done.json["models"][0]["skill"]["errored"] == 1
+    assert done.json["models"][0]["skill"]["missing"] == 1

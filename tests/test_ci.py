@@ -1,4 +1,4 @@
-"""`upskill ci`: the skills that a branch changed, as they are, as they were, and without them."""
+"""`upskill ci`: whether the edits of a branch made cases worse, and whether skills help at all."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import yaml
 
-from conftest import Upskill, mark_used, serving, write_script
+from conftest import Upskill, serving, write_script
 from loopback import Call
 from upskill import open_store
-from upskill.reports.view import view_of
+from upskill.plain import counted
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.skills.changes import changed_skills
 
@@ -58,11 +58,14 @@ def fact(number: int) -> str:
 
 
 def answer(call: Call) -> str:
-    """Knows what its prompt says, nine times in ten; no two draws are worded alike."""
+    """Knows what its prompt says, nine times in ten, and says it in the same words each time."""
     chance = random.Random(f"{call.seed} {call.prompt} {len(call.system)}")
-    number = int(re.findall(r"\d+", call.prompt)[-1])
+    numbers = re.findall(r"\d+", call.prompt)
+    if not numbers:  # the probe
+        return f"Prose number {call.seed}."
+    number = int(numbers[-1])
     knows = fact(number) in call.system and chance.random() < 0.9
-    return f"{code(number) if knows else 'No idea'} ({chance.random()})"
+    return code(number) if knows else "No idea"
 
 
 @pytest.fixture
@@ -99,29 +102,41 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
         again = upskill("ci", "skills", "-m", "generic:student")
         assert len(server.requests) == asked, "what is stored is not asked again"
     rows = {row["skill"]: row for row in done.json["skills"]}
-    assert {name: (row["change"], row["status"], row["blocked"]) for name, row in rows.items()} == {
-        "worse": ("changed", "worse", True),
-        "better": ("changed", "ok", False),
-        "elsewhere": ("renamed", "ok", False),
-        "retested": ("changed", "ok", False),
-        "untouched": ("unchanged", "ok", False),
+    assert {name: (row["change"], row["mark"], row["blocked"]) for name, row in rows.items()} == {
+        "worse": ("changed", "block", True),
+        "better": ("changed", "pass", False),
+        "elsewhere": ("renamed", None, False),
+        "retested": ("changed", "pass", False),
+        "untouched": ("unchanged", None, False),
     }
+    assert done.json["spent"]["calls"] == asked
     assert rows["elsewhere"]["was"] == "skills/moved"
-    assert rows["worse"]["against_base"]["decision"] == "hurts"
+    edit = rows["worse"]["against_base"]
+    assert (edit["decision"], edit["about"], edit["mark"]) == ("hurts", "these", "block")
     assert rows["better"]["against_base"]["lift"] > 0.2
     assert rows["retested"]["against_base"] is None, "only its suite is new"
     assert rows["worse"]["against_none"]["decision"] == "helps"
     summary = (library / "report" / "summary.md").read_text()
     assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
-    assert "| ❌ | `skills/worse` | generic:student |" in summary
-    assert "| loses less than 20 points, if any |" in summary
-    assert "With `worse`, these cases pass less often than with its previous version: " in summary
+    assert "| ✖ | `skills/worse` | generic:student |" in summary
+    assert "worse on these 12 cases: " in summary
+    assert "| ✅ | `skills/better` | generic:student |" in summary
+    assert "loses no more than 20 points: " in summary
+    assert "`skills/worse` no longer passes " in summary
     assert (
         "`skills/elsewhere` was previously `skills/moved`; nothing that students read has changed."
         in summary
     )
-    assert again.out == summary
-    assert (library / "page.md").read_text() == 2 * summary, "the page of a run shows every step"
+    command = rows["worse"]["command"]
+    assert f"One row again: `{command}`" in summary
+    base = done.json["base"][:10]
+    assert command == f"upskill ci skills/worse --base-ref {base} -m generic:student"
+    spent = [line for line in summary.splitlines() if line.startswith("- Spent ")]
+    assert [line.startswith(f"- Spent {asked:,} calls, ") for line in spent] == [True]
+    assert again.out == summary.replace(spent[0], "- Spent nothing: no model was asked.")
+    assert (library / "page.md").read_text() == summary + again.out, (
+        "the page of a run shows every step"
+    )
     suite = ET.parse(library / "report" / "junit.xml").getroot()[0]
     assert [test.get("classname") for test in suite if test.find("failure") is not None] == [
         "skills/worse"
@@ -129,23 +144,20 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     assert len(list((library / "report").glob("*.html"))) == 5
 
 
-def test_a_gain_on_cases_that_a_search_has_used_is_not_called_better(
-    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_ci_says_of_a_run_is_what_show_says(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    git(home, "init", "-q", "-b", "main")
-    skill = home / "skills" / "tuned"
-    write_skill(skill, range(0))
-    git(home, "add", "-A")
-    git(home, "commit", "-qm", "A skill")
-    write_skill(skill, range(CASES))
     with serving(answer) as server:
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
-        assert "better than before" in upskill("ci", "skills", "-m", "generic:student").out
-        mark_used(skill, [f"drawer-{number}" for number in range(6, CASES)])
-        done = upskill("ci", "skills", "-m", "generic:student")
-    assert (done.code, "better than before" in done.out) == (0, False)
-    assert "loses less than 20 points, if any" in done.out
-    assert "A search has used some cases. Without → with counts only the others" in done.out
+        done = upskill("ci", "skills/worse", "-m", "generic:student", "--json")
+    row = done.json["skills"][0]
+    with open_store("runs") as store:
+        for answered in (row["against_base"], row["against_none"]):
+            evaluation = evaluation_of(store, store.run(answered["run"]))
+            shown = evaluation.verdicts[0].to_dict()
+            assert {name: answered[name] for name in shown} == shown
+            assert evaluation.run.purpose == "gate"
+            assert shown["level"] == 0.99, "looked at after each round"
 
 
 def test_a_fork_without_a_key_grades_recorded_answers_where_only_the_suite_changed(
@@ -165,12 +177,12 @@ def test_a_fork_without_a_key_grades_recorded_answers_where_only_the_suite_chang
     done = upskill("ci", "skills", "--base-ref", "main", "-m", "haiku", "--json")
     assert done.code == 1
     rows = {row["skill"]: row for row in done.json["skills"] if row["change"] == "changed"}
-    assert (rows["untouched"]["status"], rows["untouched"]["against_none"]["pairs"]) == (
-        "ok",
-        CASES - 2,
-    )
-    assert rows["untouched"]["against_none"]["replayed"]
-    assert rows["worse"]["status"] == "not run"
+    row = rows["untouched"]
+    assert row["against_none"], row["reason"]
+    assert (row["mark"], row["against_none"]["cases"]) == ("pass", CASES - 2)
+    assert row["reason"].startswith("recorded answers; generic:student was not asked; helps on ")
+    assert done.json["spent"]["calls"] == 0
+    assert rows["worse"]["mark"] == "block"
     assert "Run `upskill ci` with an API key." in rows["worse"]["reason"]
 
 
@@ -206,8 +218,8 @@ def test_the_steps_of_the_action_write_every_report(library: Path, package_regis
     report = library / "upskill-report"
     summary = (report / "summary.md").read_text()
     assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
-    assert [line[:20] for line in summary.splitlines() if line.startswith("| ❌")] == [
-        "| ❌ | `skills/worse`"
+    assert [line[:22] for line in summary.splitlines() if line.startswith("| ✖")] == [
+        "| ✖ | `skills/worse` |"
     ]
     for line in (
         "| ✅ | `skills/better` |",
@@ -234,7 +246,7 @@ def test_a_skill_that_cannot_be_run_is_blocked_with_the_reason(
     done = upskill("ci", "skills", "-m", "haiku", "--json")
     assert done.code == 1
     worse = next(row for row in done.json["skills"] if row["skill"] == "worse")
-    assert (worse["status"], worse["blocked"]) == ("not run", True)
+    assert (worse["mark"], worse["blocked"]) == ("block", True)
     assert "ANTHROPIC_API_KEY" in worse["reason"]
 
 
@@ -244,7 +256,8 @@ def test_a_model_that_only_errs_is_named_and_the_run_has_a_report(
     model = write_script(library / "broken.json", [{"error": "the server is on fire"}])
     done = upskill("ci", "skills", "-m", model, "--repeats", 1, "-o", "report", "--json")
     worse = next(row for row in done.json["skills"] if row["skill"] == "worse")
-    assert (done.code, worse["model"], worse["status"]) == (1, model, "not run")
+    assert (done.code, worse["model"], worse["mark"]) == (1, model, "block")
+    assert "missing" in worse["reason"]
     assert list((library / "report").glob("worse-*.html"))
 
 
@@ -322,7 +335,7 @@ def test_a_branch_cannot_bring_its_own_proof(
         assert upskill("eval", "skills/untouched", "-m", "generic:student", "--receipt").code == 0
     done = upskill("ci", "skills", "--base-ref", "main", "-m", "haiku", "--json")
     row = next(row for row in done.json["skills"] if row["skill"] == "untouched")
-    assert (row["status"], row["blocked"]) == ("not run", True)
+    assert (row["mark"], row["blocked"]) == ("block", True)
 
 
 @pytest.mark.parametrize("was", ["", "student: scripted:honest.json\n"])
@@ -449,7 +462,7 @@ def test_a_deleted_skill_is_named_and_one_without_its_manifest_is_blocked(
     assert done.code == 1
     assert "### upskill: 2 skills changed, 1 blocked" in done.out
     assert "`skills/worse` was deleted, with 12 test cases." in done.out
-    assert "| ❌ | `skills/better` |" in done.out
+    assert "| ✖ | `skills/better` |" in done.out
     assert "the SKILL.md was removed, but other files of the skill are still there" in done.out
 
 
@@ -474,7 +487,7 @@ def test_a_broken_base_suite_does_not_stop_the_check_of_the_branch(
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
         done = upskill("ci", "skills", "--base-ref", "HEAD", "-m", "generic:student", "--json")
     row = next(row for row in done.json["skills"] if row["skill"] == "untouched")
-    assert (done.code, row["change"], row["status"]) == (0, "changed", "ok"), done.err
+    assert (done.code, row["change"], row["mark"]) == (0, "changed", "pass"), done.err
 
 
 @pytest.mark.parametrize("edit", ["mode", "tools", "hidden by an attribute", "meta"])
@@ -580,11 +593,15 @@ def test_a_suite_reads_no_file_outside_of_its_skill(upskill: Upskill, library: P
     suite.write_text("- {prompt: Write a.py, checks: [{python: {file: ../check.py}}]}\n")
     done = upskill("ci", "skills", "-m", "scripted:none", "--base-ref", "main", "--json")
     row = next(row for row in done.json["skills"] if row["skill"] == "untouched")
-    assert (row["status"], row["blocked"]) == ("not run", True)
+    assert (row["mark"], row["blocked"]) == ("block", True)
 
 
 def greedy(call: Call) -> str:
-    number = int(re.findall(r"\d+", call.prompt)[-1])
+    """A server that answers from a cache, as the probe finds out."""
+    numbers = re.findall(r"\d+", call.prompt)
+    if not numbers:
+        return "It was a quiet afternoon in the library, and the clerk had put all keys away. " * 2
+    number = int(numbers[-1])
     knows = fact(number) in call.system
     return f"The code of drawer {number} is {code(number) if knows else 'not known to me'}."
 
@@ -601,65 +618,54 @@ def _row(
     return done.json["skills"][0]
 
 
-def test_a_loss_of_a_student_that_never_varies_is_a_loss_on_these_cases(
-    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("facts", "mark", "code", "strict_code"),
+    [(CASES - 4, "block", 1, 1), (CASES - 1, "warn", 0, 1), (CASES, "pass", 0, 0)],
+)
+def test_what_an_exact_student_was_seen_to_lose_is_the_fact(
+    upskill: Upskill,
+    library: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    facts: int,
+    mark: str,
+    code: int,
+    strict_code: int,
 ) -> None:
-    write_skill(library / "skills/untouched", range(CASES - 4))
-    row = _row(upskill, library, monkeypatch, greedy)
-    assert (row["status"], row["against_base"]["decision"]) == ("worse", "undecided")
-    assert row["against_base"]["pairs"] == 2 * CASES, "a second round shows that it repeats itself"
-    assert "lift -33 points, part of `upskill ci`\n" in upskill("runs").out
-    said = " ".join(upskill("compare").err.split())
-    assert "nothing to compare" in said
-    assert "(own suite, generic:student, part of `upskill ci`)" in said
-    with open_store(library / "runs") as store:
-        evaluation = evaluation_of(store, next(iter(store.runs())))
-    view = view_of(evaluation)
-    exactly = "-33 points, exactly: the student gives the same answers every time"
-    said = f"It is worse than the reference skill with this model on these 12 cases ({exactly})"
-    assert row["against_base"]["recommendation"] == f"{said}; undecided on tasks like these."
-    assert (view.runs, evaluation.rulings) == ("2 of at most 12 runs each", []), (
-        "nobody asked for what the gate asks"
-    )
-    assert view.missing_trials.startswith(
-        "Stopped after 2 of at most 12 runs each: the answers repeat"
-    )
-    write_skill(library / "skills/untouched", range(CASES - 1))
-    row = _row(upskill, library, monkeypatch, greedy)
-    assert (row["status"], row["reason"]) == (
-        "ok",
-        "loses 8 points on these cases; up to 20 points are allowed",
-    )
-    assert row["against_base"]["pairs"] > row["against_none"]["pairs"]
-    shown = upskill("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student").out
-    assert "Each comparison stops as soon as its result is known" in shown
-    assert (
-        "-8 points (exact)" in shown
-    )  # its interval is about other tasks, and would contradict the result
+    write_skill(library / "skills/untouched", range(facts))
+    manifest = library / "skills/untouched/SKILL.md"
+    manifest.write_text(manifest.read_text() + "\nBe brief.\n")
+    command = ("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student")
+    with serving(greedy) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        done = upskill(*command)
+        strict = upskill(*command, "--strict", "--json")
+    row = strict.json["skills"][0]
+    assert (row["mark"], done.code, strict.code) == (mark, code, strict_code)
+    edit = row["against_base"]
+    assert (edit["exact"], edit["pairs"], edit["level"]) == (True, CASES, 0.95)
+    assert edit["lost"] == sorted(f"drawer-{number}" for number in range(facts, CASES))
+    assert f"{counted(CASES - facts, 'case')} lost, 0 gained of {CASES}" in row["reason"]
+    assert ("no longer passes `drawer-" in done.out) is (mark != "pass")
 
 
-@pytest.mark.parametrize(("facts", "status"), [(0, "useless"), (1, "ok")])
-def test_one_round_of_a_student_that_never_varies_says_whether_a_new_skill_helps(
-    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch, facts: int, status: str
+@pytest.mark.parametrize(("facts", "mark"), [(0, "warn"), (1, "open"), (CASES, "pass")])
+def test_one_round_of_an_exact_student_says_whether_a_new_skill_helps(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch, facts: int, mark: str
 ) -> None:
     git(library, "rm", "-rqf", "skills/untouched")
     git(library, "commit", "-qm", "Without it")
     git(library, "branch", "-f", "main")
     write_skill(library / "skills/untouched", range(facts))
     row = _row(upskill, library, monkeypatch, greedy)
-    assert (row["change"], row["status"], row["blocked"]) == ("new", status, status == "useless")
-    assert row["against_none"]["decision"] == "undecided", (
-        "about other answers, 24 pairs say little"
-    )
-    if status == "useless":
-        assert "as well without it. The student gives the same answers every time" in row["reason"]
+    assert (row["change"], row["mark"], row["against_base"]) == ("new", mark, None)
+    assert row["against_none"]["pairs"] == CASES
+    assert ("tokens a trial" in row["reason"]) is (mark == "warn"), "the bill of what has no effect"
 
 
 @pytest.mark.parametrize("text", ["the same text", "another text"])
 def test_a_skill_with_the_same_cases_does_not_block_another_one(
     upskill: Upskill, library: Path, text: str
 ) -> None:
-    """The first takes two rounds, the second is decided after one: that is nobody's choice."""
     suite = (library / "skills/untouched/evals/suite.yaml").read_text()
     student = [
         {
@@ -694,7 +700,7 @@ def test_a_skill_with_the_same_cases_does_not_block_another_one(
     manifest.write_text(manifest.read_text().replace("# Drawers", "# The drawers"))
     done = upskill(*command)
     assert done.code == 0, done.out
-    assert "| as good as before on these cases |" in done.out
+    assert "0 cases lost, 0 gained of 12" in done.out
 
 
 @pytest.mark.parametrize("how", ["removed", "weakened"])
@@ -710,8 +716,8 @@ def test_a_branch_cannot_edit_away_the_cases_that_it_fails(
             case["checks"] = [{"contains": "drawer"}]
         suite.write_text(json.dumps(cases))
     row = _row(upskill, library, monkeypatch, greedy)
-    assert row["status"] == "worse"
-    assert "removes or changes 6 cases in its suite; they count in before → now" in row["reason"]
+    assert row["mark"] == "block"
+    assert "removes or changes 6 cases in its suite, which count in before → now" in row["reason"]
 
 
 def test_new_cases_cannot_outweigh_those_that_an_edit_loses(
@@ -719,19 +725,8 @@ def test_new_cases_cannot_outweigh_those_that_an_edit_loses(
 ) -> None:
     write_skill(library / "skills/untouched", range(6, 3 * CASES), suite=3 * CASES)
     row = _row(upskill, library, monkeypatch, greedy)
-    assert (row["status"], row["against_base"]["lift"]) == ("worse", -0.5)
+    assert (row["mark"], row["against_base"]["lift"]) == ("block", -0.5)
     assert row["against_none"]["cases"] == 3 * CASES, "new cases count for whether it helps"
-
-
-def test_a_case_that_an_edit_breaks_for_good_is_named_where_the_loss_is_allowed(
-    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_skill(library / "skills/untouched", range(1, CASES))
-    with serving(greedy) as server:
-        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
-        done = upskill("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student")
-    assert done.code == 0
-    assert "`untouched` no longer passes cases that always passed: `drawer-0`." in done.out
 
 
 def test_a_skill_that_another_one_swallows_is_blocked(library: Path) -> None:
@@ -744,3 +739,61 @@ def test_a_skill_that_another_one_swallows_is_blocked(library: Path) -> None:
     assert set(problems) == {
         f"skills/{name}" for name in ("worse", "better", "moved", "retested", "untouched")
     }
+
+
+# How often the student passes a case of each skill, without and with it.
+TRUTH = {"helpful": (0.0, 1.0), "learned": (1.0, 1.0), "harmful": (1.0, 0.2), "noisy": (0.4, 0.6)}
+
+
+def drawers(call: Call) -> str:
+    """A student that knows some skills' drawers by itself."""
+    chance = random.Random(f"{call.seed} {call.prompt} {len(call.system)}")
+    names = re.findall(r"Open (\w+)", call.prompt)
+    if not names:  # the probe
+        return f"Prose number {call.seed}."
+    return "yes" if chance.random() < TRUTH[names[-1]]["manual" in call.system] else "no"
+
+
+def test_every_skill_of_a_library_is_kept_retired_repaired_or_left_open(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*TRUTH, "untested"):
+        evals = home / "skills" / name / "evals"
+        evals.mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: Drawers.\n---\n\nThe manual of {name} drawers.\n"
+        (evals.parent / "SKILL.md").write_text(text)
+        if name != "untested":
+            checks = [{"contains": "yes"}]
+            cases = [
+                {"prompt": f"Open {name} drawer {number}", "checks": checks}
+                for number in range(CASES)
+            ]
+            (evals / "suite.yaml").write_text(json.dumps({"cases": cases}))
+    command = ("ci", "--all", "skills", "-m", "generic:student")
+    with serving(drawers) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        done = upskill(*command, "--json", "-o", "report")
+        asked = len(server.requests)
+        again = upskill(*command)
+        assert len(server.requests) == asked, "what is stored is not asked again"
+    rows = {row["skill"]: row for row in done.json["skills"]}
+    assert {name: row["advice"] for name, row in rows.items()} == {
+        "helpful": "keep",
+        "learned": "retire?",
+        "harmful": "repair",
+        "noisy": "undecided",
+    }
+    assert (done.code, again.code, done.json["base"]) == (1, 1, None)
+    assert rows["helpful"]["against_none"]["pairs"] < rows["noisy"]["against_none"]["pairs"]
+    assert "tokens a trial" in rows["learned"]["reason"]
+    assert rows["harmful"]["command"] == "upskill ci skills/harmful --all -m generic:student"
+    assert "Of 50 useless skills, about one would be called helpful by chance." in again.out
+    assert "because they have no test cases: `untested`" in again.out
+    assert "| ⚠ retire? | `skills/learned` | generic:student |" in again.out
+    assert "`skills/harmful` no longer passes " in again.out
+
+
+def test_a_library_has_no_base_to_compare_with(upskill: Upskill, home: Path) -> None:
+    assert "--base-ref" in upskill("ci", "--all", "--base-ref", "main").err
+    assert "there is no skill here" in upskill("ci", "--all", "-m", "scripted:none").err
+    assert "`upskill ci --all -m MODEL`" in upskill("recheck", "-m", "haiku").err

@@ -36,7 +36,7 @@ from loopback import Call
 from upskill import __version__, open_store
 from upskill.cli.console import note
 from upskill.installation import add_extra
-from upskill.models.embedded.capacity import usable_cores
+from upskill.runs.running.probe import PROMPT
 from upskill.runs.stores import Run, Store
 from upskill.runs.stores.sqlite import FILE
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -49,14 +49,13 @@ SCHEMA: dict[str, Any] = json.loads(
 PROMISED = {"run", "skill", "suite", "models", "errors", "warnings"}
 PROMISED_OF_A_MODEL = {
     *("model", "pairs", "baseline", "skill", "lift", "interval", "level"),
-    *("token_savings", "decision", "recommendation"),
+    *("token_savings", "decision", "about", "reason", "cases", "caveats", "other"),
 }
 PROMISED_OF_AN_ARM = {
     *(
         "passed",
         "failed",
-        "errored",
-        "redrawn",
+        "missing",
         "causes",
         "pass_rate",
         "input_tokens",
@@ -83,7 +82,7 @@ def helpful(call: Call) -> str:
 def test_eval_in_json_fits_its_schema(upskill: Upskill, skill: Path, home: Path) -> None:
     write_script(
         home / "worse.yaml",
-        [{"when": "guest 1.", "system": "ahoy", "error": "gone"}, {"answer": "hello"}],
+        [{"match": "guest [123]", "system": "ahoy", "error": "gone"}, {"answer": "hello"}],
     )
     write_script(home / "broken.yaml", [{"error": "gone"}])
     for extra in (
@@ -103,7 +102,6 @@ def test_eval_in_json_fits_its_schema(upskill: Upskill, skill: Path, home: Path)
         ],
         ["--until-decided"],
     ):
-        # Each has a store of its own: in one they would be seven looks at the same cases.
         done = upskill(
             "eval",
             skill,
@@ -132,7 +130,7 @@ def test_the_schema_of_eval_has_every_promised_key_and_allows_no_other() -> None
     assert set(SCHEMA["properties"]["skill"]["required"]) == {"name", "fingerprint", "tokens"}
     assert set(SCHEMA["properties"]["suite"]["required"]) == {
         "cases",
-        "held_out",
+        "fresh",
         "fingerprint",
         "part",
         "authors",
@@ -161,15 +159,16 @@ def _objects(schema: object) -> list[dict[str, Any]]:
 
 def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, home: Path) -> None:
     write_script(
-        home / "model.yaml", [{"when": "guest 1.", "error": "the line [is] dead"}, *HELPFUL]
+        home / "model.yaml", [{"match": "guest [1-5]", "error": "the line [is] dead"}, *HELPFUL]
     )
     done = upskill(
         "eval", skill, "-m", "scripted:model.yaml", "-v", "--set", "max_calls=9", "--concurrency", 1
     )
-    assert (
-        "2 trials of scripted:model.yaml errored: asking scripted:model.yaml: the line [is] dead"
-        in done.out
+    assert re.search(
+        r"\d trials of scripted:model.yaml missing: asking scripted:model.yaml: the line \[is\] dead",
+        done.out,
     )
+    assert "? undecided (unfinished): 9 of 16 trials" in done.out
     assert "7 trials were not run" in done.out
     assert "the limit of 9 calls was reached" in done.err
 
@@ -177,8 +176,6 @@ def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, h
 def test_a_limit_from_the_command_line_reaches_the_wire(upskill: Upskill, skill: Path) -> None:
     with serving(helpful) as server:
         options = (
-            "--seed",
-            40,
             "--set",
             "temperature=0.3",
             "--set",
@@ -188,8 +185,9 @@ def test_a_limit_from_the_command_line_reaches_the_wire(upskill: Upskill, skill:
         )
         assert upskill("eval", skill, "-m", "any", "--base-url", server.url, *options).code == 0
         sent = [logged.body for logged in server.requests]
-    assert {body["seed"] for body in sent} == {40, 41}
-    assert {(body["temperature"], body["max_tokens"]) for body in sent} == {(0.3, 77)}
+    asked = [body for body in sent if PROMPT not in str(body["messages"])]
+    assert len(asked) == 32
+    assert {(body["temperature"], body["max_tokens"]) for body in asked} == {(0.3, 77)}
 
 
 def test_an_identical_plan_goes_on_by_itself_and_says_so(upskill: Upskill, skill: Path) -> None:
@@ -197,27 +195,10 @@ def test_an_identical_plan_goes_on_by_itself_and_says_so(upskill: Upskill, skill
     second = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert (first.err, second.out) == ("", first.out)
     assert (
-        "16 of 16 trials are stored, nothing left to run; use --fresh to run them again."
+        "16 of 16 trials are stored, nothing left to run; --redraw adds further draws."
         in second.err
     )
-    assert upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", "-q").err == ""
-
-
-def test_resume_wants_a_stored_run_and_makes_none(
-    upskill: Upskill, skill: Path, home: Path
-) -> None:
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume")
-    assert done.code == 2
-    assert "this plan has no stored run to resume" in done.err
-    with open_store(home / "runs") as store:
-        assert list(store.runs()) == []
-
-
-def test_resume_contradicts_options_that_start_over(upskill: Upskill, skill: Path) -> None:
-    for other in ("--fresh", "--set=log_runs=false"):
-        done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", other)
-        assert done.code == 2
-        assert f"--resume and {other.removeprefix('--set=')} cannot be used together" in done.err
+    assert upskill("eval", skill, "-m", "scripted:model.yaml", "-q").err == ""
 
 
 def test_a_run_that_is_not_logged_leaves_nothing_behind(
@@ -228,7 +209,7 @@ def test_a_run_that_is_not_logged_leaves_nothing_behind(
 
 
 def test_too_many_errors_end_with_3(upskill: Upskill, skill: Path, home: Path) -> None:
-    write_script(home / "model.yaml", [{"when": "guest 1.", "error": "gone"}, *HELPFUL])
+    write_script(home / "model.yaml", [{"match": "guest [123]", "error": "gone"}, *HELPFUL])
     done = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert done.code == 3
     assert "undecided (errors)" in done.out
@@ -286,7 +267,9 @@ def test_the_estimate_comes_before_the_first_call(
         done = upskill("eval", skill, "-m", "any", "--base-url", server.url)
     assert done.code == 0
     assert re.match(
-        r"Estimate: 16 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\n", done.err
+        r"Estimate: 48 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d; "
+        r"with --repeats 1: \$\d+\.\d\d to \$\d+\.\d\d\.\n",
+        done.err,
     )
 
 
@@ -296,12 +279,13 @@ def test_a_ceiling_on_cost_ends_the_run_and_a_higher_one_goes_on(
     (home / "upskill.config.yaml").write_text(PRICED, encoding="utf-8")
     with serving(helpful) as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url, "--concurrency", 1)
-        first = upskill(*command, "--max-cost", 0.2)
-        asked = server.calls.total()
+        command = (*command, "--repeats", 1)
+        first = upskill(*command, "--max-cost", 0.4)
+        asked = server.calls.total() - 2  # two of them find out whether the server has a cache
         assert 0 < asked < 16
-        assert (first.code, "Stopped: the limit of $0.2 was reached" in first.err) == (0, True)
+        assert (first.code, "Stopped: the limit of $0.4 was reached" in first.err) == (0, True)
         second = upskill(*command, "--set", "max_tokens=1000000")
-        assert server.calls.total() == 16
+        assert server.calls.total() == 18
     assert f"{asked} of 16 trials are stored" in second.err
 
 
@@ -323,13 +307,13 @@ def test_a_run_that_may_cost_much_is_asked_for_where_a_person_can_answer(
 ) -> None:
     (home / "upskill.config.yaml").write_text(PRICED, encoding="utf-8")
     with serving(helpful) as server:
-        command = ("eval", skill, "-m", "any", "--base-url", server.url)
+        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--repeats", 1)
         code, _, said = _on_a_terminal(*command, typed="n\n")
         assert "Go ahead? [y/N]" in said
         assert (code, server.calls.total()) == (130, 0)
         code, out, said = _on_a_terminal(*command, "--yes")
         assert "Go ahead?" not in said
-        assert (code, server.calls.total()) == (0, 16)
+        assert (code, server.calls.total()) == (0, 18)
         assert "helps" in out
 
 
@@ -342,17 +326,11 @@ def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path, h
             json.dumps(greetings(8) | {"checks": [{"contains": "ahoy"}]})
         )
         done = upskill(*command, "--repeats", 1, "--set", "temperature=0", "--tests", "checks.json")
-        assert server.calls.total() == 32
-    assert "All of the 16 calls were answered with replies stored by earlier runs" in done.err
-    again = upskill(
-        *command, "--repeats", 2, "--set", "temperature=0", "--fresh", "--replay", "--json"
-    )
+        assert server.calls.total() == 36  # and twice two to find out whether it has a cache
+    assert "32 of the 34 calls were answered with replies stored by earlier runs" in done.err
+    again = upskill(*command, "--repeats", 2, "--set", "temperature=0", "--replay", "--json")
     for part in ("baseline", "skill", "lift", "tokens", "diagnosis"):
         assert again.json["models"][0][part] == first["models"][0][part]
-    assert [found["models"][0]["look"] for found in (first, again.json)] == [
-        1,
-        1,
-    ]  # the same results
     done = upskill(*command, "--seed", 99, "--replay")
     said = "no stored reply for this request, and --replay does not call models"
     assert (done.code, said in " ".join(done.out.split())) == (3, True)
@@ -364,8 +342,8 @@ def test_results_of_one_server_are_not_used_for_another(
     with serving(helpful) as one, serving("hello") as two:
         for server in (one, two):
             monkeypatch.setenv("GENERIC_BASE_URL", server.url)
-            assert upskill("eval", skill, "-m", "generic:any").code == 0
-        assert (one.calls.total(), two.calls.total()) == (16, 16)
+            assert upskill("eval", skill, "-m", "generic:any", "--repeats", 1).code == 0
+        assert (one.calls.total(), two.calls.total()) == (18, 18)
 
 
 # What eval writes for others.
@@ -374,7 +352,7 @@ def test_results_of_one_server_are_not_used_for_another(
 def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Path) -> None:
     write_script(
         home / "other.yaml",
-        [{"when": "guest 1.", "system": "ahoy", "error": "<gone> & `lost`"}, *HELPFUL],
+        [{"match": "guest [123]", "system": "ahoy", "error": "<gone> & `lost`"}, *HELPFUL],
     )
     done = upskill(
         *(
@@ -389,27 +367,26 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
         ),
         *("--report", "junit=report.xml", "--report", "markdown=report.md"),
     )
-    assert done.code == 3  # an eighth of the trials with the skill errored
+    assert done.code == 3  # more than 15 % of the trials with the skill are missing
     assert re.findall(r"^Wrote (.*)", done.err, re.M) == ["report.xml", "report.md"]
     root = ET.parse(home / "report.xml").getroot()
     for suite in root:
         assert [
-            each.get("value") for each in suite.findall("properties/property[@name='look']")
-        ] == ["1"]
-        assert "Decisions correct for testing 2 models" in (suite.findtext("system-out") or "")
+            each.get("value") for each in suite.findall("properties/property[@name='about']")
+        ] == ["tasks" if suite.get("errors") == "0" else "these"]
     counts = [
         (suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors"))
         for suite in root
     ]
     assert counts == [
         ("scripted:model.yaml", "9", "1", "0"),
-        ("scripted:other.yaml", "9", "1", "1"),
+        ("scripted:other.yaml", "9", "1", "3"),
     ]
     assert {test.get("classname") for test in root.iter("testcase")} == {"requirement", "lift>=0.9"}
     text = (home / "report.md").read_text(encoding="utf-8")
-    assert "| scripted:model.yaml | 0% (0/8) | 100% (8/8) | +100 |" in text
+    assert "| scripted:model.yaml | 0% (0/8) | 100% (8/8) |" in text
     assert "| `lift>=0.9` | scripted:model.yaml | **no** |" in text
-    assert r"errored: asking scripted:other.yaml: \<gone\> & \`lost\`" in text
+    assert r"missing: asking scripted:other.yaml: \<gone\> & \`lost\`" in text
     done = upskill(
         "eval", skill, "-m", "scripted:model.yaml", "--report", "junit=report.md/report.xml"
     )
@@ -504,105 +481,16 @@ def test_what_a_test_writer_may_cost_is_said_and_held_to_before_it_is_asked(
             )
 
 
-# plan
-
-
-def test_plan_says_what_it_takes_to_see_a_lift(upskill: Upskill, skill: Path, home: Path) -> None:
-    done = upskill("plan", skill, "-m", "scripted:model.yaml")
-    assert done.code == 0
-    assert "based on assumptions (no stored run yet)" in done.out
-    assert not (home / "runs").exists()
-    upskill("eval", skill, "-m", "scripted:model.yaml")
-    assert "based on a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
-    said = upskill("plan", skill, "-m", "scripted:model.yaml", "--detect", 5, "--json").json
-    (model,) = said["models"]
-    assert (said["detect"], model["source"], model["cases"]) == (0.05, "stored run", 8)
-    needed = [option["cases"] for option in model["options"]]
-    assert needed == sorted(needed, reverse=True)
-
-
-def test_plan_and_eval_need_equally_many_cases_and_count_near_duplicates_once(
-    upskill: Upskill, home: Path
-) -> None:
-    rules = [
-        {"system": "ahoy", "match": r"guest [1-3]\.", "answer": "ahoy, friend"},
-        {"answer": "hello"},
-    ]
-    student, suite, needed = write_script(home / "some.json", rules), greetings(12), 0
-    for _ in range(2):
-        skill = write_skill(home / "greeter", suite=suite)
-        flags = (skill, "-m", student, "--json", "--store", f"runs-{len(suite['cases'])}")
-        verdict = upskill("eval", *flags).json["models"][0]
-        planned = upskill("plan", *flags, "--detect", 100 * verdict["lift"]).json["models"][0]
-        assert (verdict["cases"], planned["cases"], planned["unused_cases"]) == (
-            12,
-            len(suite["cases"]),
-            12,
-        )
-        needed = (
-            needed or 12 + verdict["further_pairs"]
-        )  # one pair per case, as in the first option
-        assert planned["options"][0]["cases"] == needed
-        suite["cases"].append({"id": "twin", "prompt": "Hello, please greet now guest 1."})
-    text = " ".join(
-        upskill("plan", home / "greeter", "-m", student, "--store", "runs-13").out.split()
-    )
-    assert "Your suite has 13 cases; 12 of them count (near-duplicates count once;" in text
-
-
-def test_plan_ignores_stored_runs_of_another_suite(
-    upskill: Upskill, skill: Path, home: Path
-) -> None:
-    upskill("eval", skill, "-m", "scripted:model.yaml")
-    other = home / "other.yaml"
-    other.write_text(
-        "cases: [{prompt: 'What is new?', checks: [{contains: news}]}]", encoding="utf-8"
-    )
-    assert (
-        "based on assumptions"
-        in upskill("plan", skill, "-t", other, "-m", "scripted:model.yaml").out
-    )
-    assert "based on a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
-
-
-def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(
-    upskill: Upskill, skill: Path, home: Path
-) -> None:
-    def told(*more: object) -> dict[str, Any]:
-        return upskill("plan", skill, *more, "--json").json["models"][0]
-
-    for lanes, model in (
-        (8, told("-m", "scripted:model.yaml")),
-        (1, told("-m", "scripted:model.yaml", "--concurrency", 1)),
-    ):
-        assert (model["at_a_time"], model["seconds_source"], model["seconds_a_trial"]) == (
-            lanes,
-            "assumption",
-            [2, 20],
-        )
-        rounds = [-(-option["trials"] // lanes) for option in model["options"]]
-        assert [option["seconds"] for option in model["options"]] == [
-            [2 * count, 20 * count] for count in rounds
-        ]
-    assert told("-m", "local", "--concurrency", 4)["at_a_time"] == usable_cores()
-    (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
-    upskill("eval", skill, "-m", "scripted:model.yaml")
-    known = told("-m", "scripted:model.yaml")
-    assert (known["at_a_time"], known["seconds_source"]) == (2, "stored run")
-    assert all(
-        shortest == longest
-        for shortest, longest in (option["seconds"] for option in known["options"])
-    )
-
-
 # benchmark
 
 
 def test_benchmark_runs_every_case_three_times(upskill: Upskill, skill: Path, home: Path) -> None:
-    done = upskill("benchmark", skill, "-m", "scripted:model.yaml", "-o", "elsewhere", "--json")
-    assert (done.code, done.json["models"][0]["pairs"]) == (0, 24)
-    assert (home / "elsewhere" / FILE).is_file()
-    once = upskill("benchmark", skill, "-m", "scripted:model.yaml", "--repeats", 1, "--json")
+    with serving(helpful) as server:
+        command = ("benchmark", skill, "-m", "any", "--base-url", server.url, "--json")
+        done = upskill(*command, "-o", "elsewhere")
+        assert (done.code, done.json["models"][0]["pairs"]) == (0, 24)
+        assert (home / "elsewhere" / FILE).is_file()
+        once = upskill(*command, "--repeats", 1)
     assert once.json["models"][0]["pairs"] == 8
 
 
@@ -689,7 +577,7 @@ def test_runs_are_written_as_csv(upskill: Upskill, stored: list[str], home: Path
     first, second = csv.DictReader(io.StringIO(text))
     columns = [first[name] for name in ("run", "model", "lift", "decision")]
     assert columns == [stored[0], "scripted:model.yaml", "1.0", "helps"]
-    assert (second["skill_pass_rate"], second["errored"]) == ("0.0", "0")
+    assert (second["skill_pass_rate"], second["missing"]) == ("0.0", "0")
     assert upskill("runs", "--csv", "-").out == text
     assert upskill("runs", "--csv", "new/runs.csv").code == 0
     assert (home / "new" / "runs.csv").read_text(encoding="utf-8") == text
@@ -718,7 +606,7 @@ def test_runs_that_are_not_of_the_whole_suite_say_so_and_replace_none_that_is(
     upskill(
         "eval", skill, "-m", "scripted:model.yaml", "--set", "max_calls=4"
     )  # and 8 answers of the other
-    assert rows()["greeter"] == "unfinished: 12 of 16 trials"
+    assert re.fullmatch(r"unfinished: \d+ of 16 trials", rows()["greeter"])
     upskill("eval", skill, "-m", "scripted:model.yaml", "--limit", 2)
     assert rows()["greeter"].endswith(", only 2 of 8 cases")
     upskill("eval", skill, "-m", "scripted:model.yaml", "--against", skill)
@@ -727,7 +615,7 @@ def test_runs_that_are_not_of_the_whole_suite_say_so_and_replace_none_that_is(
     assert rows()["greeter"] == "100%, without a baseline"
     upskill("eval", sailor, "-m", "scripted:model.yaml", "--limit", 2)
     upskill("eval", sailor, "-m", "scripted:model.yaml", "--no-baseline")
-    assert rows()["sailor"] == "0% → 100% (+100 points), undecided; helps on these cases"
+    assert rows()["sailor"] == "0% → 100% (+100 points), undecided (too few cases)"
 
 
 def test_runs_says_when_nothing_fits(upskill: Upskill, stored: list[str]) -> None:
@@ -744,7 +632,7 @@ def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
     assert upskill("eval", folder, "-m", write_script(home / "model.yaml")).code == 0
     first, second = upskill("show", "last"), upskill("show", "last", "--page", 2)
     for done in (first, second):
-        assert "  scripted:model.yaml · baseline: 0 passed, 30 failed, 0 errored\n" in done.out
+        assert "  scripted:model.yaml · baseline: 0 passed, 30 failed, 0 missing\n" in done.out
     shown = [done.out.count(" tokens · ") for done in (first, second)]
     assert shown == [40, 20]
     assert "Use --page 2 for the next one." in first.err
@@ -752,7 +640,9 @@ def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
     assert (
         upskill("show", "last", "--failed", "--arm", "baseline").out.count("failed  baseline") == 30
     )
-    assert upskill("show", "last", "--failed").err == "No trial with the skill failed or errored.\n"
+    assert (
+        upskill("show", "last", "--failed").err == "No trial with the skill failed or is missing.\n"
+    )
     none = upskill("show", "last", "--page", 3)
     assert (none.code, "there is no page 3" in none.err) == (2, True)
     everything = upskill("show", "last", "--json").json["trials"]
@@ -769,13 +659,8 @@ def test_runs_are_listed_as_they_were_reported_without_weighing_every_trial_agai
     ][0]
     table, (row,) = upskill("runs").out, upskill("runs", "--json").json
     assert row["verdict"] == {
-        name: value
-        for name, value in reported.items()
-        if name not in ("diagnosis", "looks", "splits")
+        name: value for name, value in reported.items() if name != "diagnosis"
     }
-    with open_store(home / "runs") as store:
-        for look in store.looks("greeter"):
-            assert look.verdict == row["verdict"]
     read = Store.outcomes
 
     def refuse(self: Store, run: Run) -> Iterator[Outcome]:
@@ -783,13 +668,10 @@ def test_runs_are_listed_as_they_were_reported_without_weighing_every_trial_agai
 
     monkeypatch.setattr(Store, "outcomes", refuse)
     assert upskill("runs").out == table
-    # With another margin it would be another verdict.
+    # With another tolerance it is another verdict.
     monkeypatch.setattr(Store, "outcomes", read)
-    upskill("eval", folder, "-m", "scripted:model.yaml", "--set", "margin=30")
-    with open_store(home / "runs") as store:
-        store.annotate(store.run("last"), margin=0.2)
-    monkeypatch.setattr(Store, "outcomes", refuse)
-    assert upskill("runs").code == 70
+    upskill("eval", folder, "-m", "scripted:model.yaml", "--tolerance", 30)
+    assert upskill("runs", "--json").json[0]["verdict"]["tolerance"] == 0.3
 
 
 def test_show_can_leave_out_what_passed(upskill: Upskill, stored: list[str], home: Path) -> None:
@@ -957,7 +839,7 @@ def test_numbers_that_are_none_and_values_that_are_empty_are_usage_errors(
     wrong = [
         ("--max-cost", "nan"),
         ("--max-cost", "inf"),
-        ("--set", "margin=.nan"),
+        ("--set", "tolerance=.nan"),
         ("--set", "timeout=.inf"),
     ]
     wrong += [("--repeats", "100000000000"), ("-t", ""), ("-d", " ")]
@@ -965,7 +847,6 @@ def test_numbers_that_are_none_and_values_that_are_empty_are_usage_errors(
         done = upskill("eval", skill, "-m", "scripted:model.yaml", flag, value)
         assert (done.code, done.out) == (2, ""), (flag, value)
         assert flag in done.err
-    assert upskill("plan", skill, "-m", "scripted:model.yaml", "--detect", "nan").code == 2
 
 
 def test_a_file_in_place_of_the_folder_of_runs_is_said_to_be_one(
@@ -1008,7 +889,7 @@ def test_the_concurrency_of_the_settings_is_honoured(
     upskill: Upskill, skill: Path, home: Path
 ) -> None:
     (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
-    with serving(helpful, latency=0.01, together=2) as server:
+    with serving(helpful, latency=0.05) as server:
         upskill("eval", skill, "-m", "any", "--base-url", server.url)
         assert server.most_at_once == 2
 
@@ -1021,10 +902,10 @@ def test_a_dot_env_file_is_read_for_keys_and_for_nothing_else(
         (home / ".env").write_text(
             f"{keys}UPSKILL_CONFIG=nowhere.yaml\nHOME=/nowhere\n", encoding="utf-8"
         )
-        before = dict(os.environ)
+        before = {**os.environ, "PYDANTIC_DISABLE_PLUGINS": "__all__"}  # which upskill itself sets
         done = upskill("eval", skill, "-m", "openai:gpt-4.1", "--json")
         assert dict(os.environ) == before
-        assert (done.code, server.calls.total()) == (0, 16)
+        assert (done.code, server.calls.total()) == (0, 16 * 3 + 2)  # draws, and the probe
     said = upskill("show", "last", "--json")
     assert "sk-planted" not in said.out + done.out + done.err
 
@@ -1060,7 +941,7 @@ def test_as_a_program_standard_output_is_the_document_and_a_pipe_sees_no_progres
     done = spawn("eval", skill, "-m", "scripted:model.yaml", "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json["models"][0]["decision"] == "helps"
-    done = spawn("eval", skill, "-m", "scripted:model.yaml", "--fresh")
+    done = spawn("eval", skill, "-m", "scripted:model.yaml", "-d", "other")
     assert (done.code, done.err) == (0, "")
     assert "\x1b" not in done.out
 
@@ -1109,7 +990,7 @@ def test_generate_asks_for_a_source_on_a_terminal_where_none_is_given(home: Path
     assert "to write it from (press Enter for none; the result will be untested)" in seen
     assert "Read page.md: document" in seen
     _, _, seen = _on_a_terminal(*command, typed="\n")
-    assert "so the result is called untested" in " ".join(seen.split())
+    assert "so they could not show that either is right" in " ".join(seen.split())
 
 
 def _read_all(terminal: int) -> str:
@@ -1159,7 +1040,7 @@ def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room
     assert "Free some disk space" in done.stderr
     assert "Traceback" not in done.stderr
     with open_store(home / "runs") as store:
-        kept = len(set(store.scored(store.run("last"))))
+        kept = len(set(store.settled(store.run("last"))))
     assert 0 < kept < 80
     done = upskill(*command)
     assert (done.code, f"{kept} of 80 trials are stored" in done.err) == (0, True)

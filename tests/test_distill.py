@@ -53,7 +53,7 @@ class Simulated:
         knows = all(any(line not in removed for line in group) for group in self.needs[case])
         breaks = any(case in broken for line, broken in self.harmful.items() if line not in removed)
         passed = (knows and not breaks) != (self.chance.random() < self.noise)
-        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
+        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0)
 
     def distill(self, lines: int) -> Ablation:
         ablation = Ablation([""] * lines, tuple(self.needs), self.measure)
@@ -115,7 +115,10 @@ def test_two_lines_that_break_the_same_cases_are_both_named(noise: float) -> Non
 
 def test_no_line_is_to_blame_if_any_change_of_the_text_lets_a_case_pass() -> None:
     ablation = search(
-        lambda _, case, removed: float(case != "case-0" or bool(removed)), cases=8, lines=16
+        lambda _, case, removed: float(case != "case-0" or bool(removed)),
+        cases=8,
+        lines=16,
+        rounds=1,
     )
     assert not ablation.harmful
     assert ablation.accepted
@@ -140,7 +143,7 @@ def test_an_error_in_both_versions_counts_for_neither() -> None:
             for case in cases
         }
         return [
-            Outcome("simulated", case, "skill", seed, passed[case], 0, 0, 0.0, answer=1)
+            Outcome("simulated", case, "skill", seed, passed[case], 0, 0, 0.0)
             for case in cases
             for seed in seeds
         ]
@@ -170,7 +173,7 @@ def test_a_harmful_line_is_named_wherever_the_line_is_that_its_case_needs() -> N
         assert ablation.harmful == {harmful: True}
 
 
-def test_a_student_that_seldom_varies_is_not_taken_for_one_that_repeats_itself() -> None:
+def test_a_student_that_seldom_varies_keeps_every_line_it_needs() -> None:
     needs = {f"case-{number}": [{number}] for number in range(6)}
     found = [Simulated(needs, 0.02, seed=seed).distill(lines=9) for seed in range(20)]
     assert sum(ablation.dropped == frozenset(range(6, 9)) for ablation in found) >= 19
@@ -210,14 +213,14 @@ def search(
     seed: int = 0,
     **settings: Any,
 ) -> Ablation:
-    """Students that pass at this rate. All right answers to a case are the same text, and so are all wrong ones."""
+    """Students that pass at this rate."""
     chance = random.Random(seed)
 
     async def measure(removed: Blocks, asked: Sequence[str], seeds: range) -> list[Outcome]:
         trials = [(model, case, each) for model in models for case in asked for each in seeds]
         passed = [chance.random() < rate(model, case, removed) for model, case, _ in trials]
         return [
-            Outcome(*trial[:2], "skill", trial[2], each, 0, 0, 0.0, answer=1 + each)
+            Outcome(*trial[:2], "skill", trial[2], each, 0, 0, 0.0)
             for trial, each in zip(trials, passed, strict=True)
         ]
 
@@ -233,32 +236,18 @@ def search(
     return ablation
 
 
-def test_a_student_that_varies_only_without_a_line_is_not_taken_for_one_that_repeats_itself() -> (
-    None
-):
+def test_a_line_that_a_case_misses_now_and_then_stays() -> None:
     def rate(_: str, case: str, removed: Blocks) -> float:
         return 0.75 if removed and case == "case-0" else 1.0
 
     assert sum(search(rate, cases=4, lines=1, seed=seed).accepted for seed in range(20)) <= 1
 
 
-def test_a_loss_within_the_tolerance_is_shown_by_copies() -> None:
-    """One of 8 cases always fails without a line, as may happen within a budget."""
-    ablation = search(
-        lambda _, case, removed: float(case != "case-0" or 0 not in removed), cases=8, lines=2
-    )
-    ablation.tolerance = 0.15
-    ablation.confirmations = 0
-    trials = ablation.trials
-    assert asyncio.run(ablation.is_good_enough(frozenset({0, 1}))) == (True, False)
-    assert ablation.trials - trials < 1_000
-
-
 def test_few_repeats_show_nothing_even_if_all_of_them_are_the_same() -> None:
     found = [
         search(lambda _, __, ___: 0.99, cases=5, lines=2, rounds=2, seed=seed) for seed in range(5)
     ]
-    assert not any(ablation.accepted or ablation.repeats_itself for ablation in found)
+    assert not any(ablation.accepted for ablation in found)
 
 
 def test_a_line_that_hurts_one_student_stays_if_another_needs_it() -> None:
@@ -307,9 +296,7 @@ async def confirm_a_worse_skill(seed: int) -> bool:
         rate = 0.84 if removed else 0.9
         trials = [(case, each, chance.random() < rate) for case in cases for each in seeds]
         return [
-            Outcome(
-                "simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48)
-            )
+            Outcome("simulated", case, "skill", each, passed, 0, 0, 0.0)
             for case, each, passed in trials
         ]
 
@@ -347,9 +334,7 @@ async def distill_a_little_of_everything(seed: int, loss: float = 0.025) -> Abla
             for each in seeds
         ]
         return [
-            Outcome(
-                "simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48)
-            )
+            Outcome("simulated", case, "skill", each, passed, 0, 0, 0.0)
             for case, each, passed in trials
         ]
 
@@ -847,7 +832,7 @@ def test_a_search_that_measured_nothing_hides_no_worth(upskill: Upskill, home: P
     assert "--worth" not in none.out
     assert upskill("show", "codes", "--worth").code == 2
     assert "--worth" in upskill(*line).out
-    assert "not decided" in upskill(*line, "--set", "max_calls=1", "--fresh", "--json").out
+    assert "not decided" in upskill(*line, "--set", "max_calls=1", "--seed", 7, "--json").out
     assert "hurts" in upskill("show", "codes", "--worth").out
 
 

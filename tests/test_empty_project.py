@@ -76,55 +76,34 @@ def test_versions_lists_the_skills_that_have_some(upskill: Upskill, home: Path) 
     assert (done.code, "Did you mean 'greeter'?" in done.err) == (2, True)
 
 
-def test_plan_says_how_many_cases_a_suite_needs_before_there_is_one(
-    upskill: Upskill, home: Path
-) -> None:
-    skill = write_skill(home / "greeter")
-    (skill / "evals" / "suite.json").unlink(missing_ok=True)
-    for argv in ((), (skill,)):
-        done = upskill("plan", *argv, "-m", "haiku")
-        assert (done.code, done.err) == (0, "")
-        assert "Cases needed" in done.out
-        assert "Cost" not in done.out
-        assert "There is no suite yet, so no cost can be estimated." in done.out
-    said: dict[str, Any] = upskill("plan", "-m", "haiku", "--json").json
-    (model,) = said["models"]
-    assert (said["skill"], model["cases"]) == (None, None)
-    assert {
-        (option["cost_usd"], option["chance_with_your_cases"]) for option in model["options"]
-    } == {(None, None)}
-    with_suite = upskill(
-        "plan", write_skill(home / "tested", suite=judged(checks=[{"contains": "ahoy"}])), "--json"
-    )
-    assert [option["cases"] for option in with_suite.json["models"][0]["options"]] == [
-        option["cases"] for option in upskill("plan", "--json").json["models"][0]["options"]
-    ]
-    assert not (home / "runs").exists()
-
-
 def judged(checks: list[dict[str, str]]) -> dict[str, Any]:
     return {
         "cases": [{"prompt": f"Greet {name}.", "checks": checks} for name in ("Ann", "Bob", "Cy")]
     }
 
 
-def test_plan_counts_what_a_judge_costs_where_one_is_named(upskill: Upskill, home: Path) -> None:
-    skill = write_skill(home / "greeter", suite=judged([{"judge": "It says ahoy."}]))
-
-    def told(*more: str) -> tuple[float, list[str]]:
-        said = upskill("plan", skill, "-m", "haiku", *more, "--json").json
-        return said["models"][0]["options"][0]["cost_usd"][1], said["notes"]
-
-    alone, notes = told()
-    assert (alone > 0, notes) == (True, ["Cost: without the judge. Choose one with --judge."])
-    graded, notes = told("--judge", "opus")
-    assert (graded > alone, notes) == (True, [])
-    assert "without the judge" in upskill("plan", skill, "-m", "haiku").out
-    assert "free" in upskill("plan", skill, "-m", "local").out
+def test_the_plan_of_a_run_is_made_without_a_key_and_leaves_nothing_behind(
+    upskill: Upskill, home: Path
+) -> None:
+    skill = write_skill(home / "greeter", suite=judged([{"contains": "ahoy"}]))
+    said = upskill("eval", skill, "-m", "haiku", "--plan", "--json").json
+    (model,) = said["models"]
+    assert (said["trials"], model["draws"], model["cases"], model["fresh"]) == (18, 3, 3, 3)
+    assert said["cost_usd"][1] > said["cost_usd_at_one_repeat"][1] > 0
+    exact = upskill("eval", skill, "-m", "local", "--plan", "--json").json
+    assert (exact["trials"], exact["models"][0]["exact"], exact["cost_usd"]) == (6, True, [0, 0])
     served = upskill(
-        "plan", skill, "-m", "qwen3", "--base-url", "http://localhost:8080/v1", "--json"
-    ).json
-    assert [model["model"] for model in served["models"]] == ["qwen3"]
-    suite = skill / "evals" / "suite.json"
-    assert upskill("plan", "--tests", suite, "-m", "haiku", "--judge", "opus").code == 0
+        *("eval", skill, "-m", "qwen3", "--base-url", "http://localhost:8080/v1"),
+        *("--plan", "--json"),
+    )
+    assert [each["model"] for each in served.json["models"]] == ["qwen3"]
     assert list(home.iterdir()) == [skill]
+
+
+def test_a_plan_counts_what_a_judge_costs(upskill: Upskill, home: Path) -> None:
+    plain = write_skill(home / "plain", suite=judged([{"contains": "ahoy"}]))
+    graded = write_skill(home / "graded", suite=judged([{"judge": "It says ahoy."}]))
+    alone = upskill("eval", plain, "-m", "haiku", "--plan", "--json").json
+    judged_too = upskill("eval", graded, "-m", "haiku", "--judge", "opus", "--plan", "--json").json
+    assert judged_too["cost_usd"][1] > alone["cost_usd"][1]
+    assert judged_too["calls"] > alone["calls"]

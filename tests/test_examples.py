@@ -65,7 +65,7 @@ def test_the_skill_about_upskill_is_proven_and_every_command_in_it_and_its_suite
     assert suite
     assert len(suite.cases) >= 12
     assert [problem for problem in skill.problems("strict") if problem.rule != "security"] == []
-    assert skill.tokens <= 600
+    assert skill.tokens <= 650
     assert asyncio.run(verify(skill)).changes == []
     commands = [case.reference for case in suite.cases if case.reference.startswith("upskill ")]
     commands += re.findall(r"`(upskill \w[^`]*)`", skill.body)

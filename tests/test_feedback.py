@@ -25,7 +25,9 @@ def mark(
 ) -> None:
     """As `upskill view` does."""
     with open_store("runs") as store:
-        store.add_review(store.run(run), Review(Trial(STUDENT[1], case, arm, 0), verdict, note))
+        stored = store.run(run)
+        trial = Trial(STUDENT[1], case, arm, stored.plan.seed)
+        store.add_review(stored, Review(trial, verdict, note))
 
 
 def test_marks_are_in_show_and_in_every_report(upskill: Upskill, home: Path) -> None:
@@ -65,7 +67,7 @@ def test_feedback_is_evidence_for_the_teacher_and_never_of_held_out_cases(
     train, other, hidden = suite.train[0], suite.train[1], suite.held_out[0]
     older = upskill("eval", FOLDER, *STUDENT, "--json").json["run"]
     mark(older, train.id, "wrong", "NOTE-OF-AN-EARLIER-RUN")
-    run = upskill("eval", FOLDER, *STUDENT, "--fresh", "--json").json["run"]
+    run = upskill("eval", FOLDER, *STUDENT, "--seed", "1", "--json").json["run"]
     assert run != older
     mark(run, train.id, "wrong", "NOTE-ON-TRAIN")
     mark(run, hidden.id, "wrong", "NOTE-ON-HELD-OUT")

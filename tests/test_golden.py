@@ -27,8 +27,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "help": ("--help",),
     "models": ("models",),
     "doctor": ("doctor",),
-    "plan": ("plan", "greeter", "-m", "scripted:model.yaml"),
-    "plan-without-a-skill": ("plan", "-m", "scripted:model.yaml"),
+    "eval-plan": ("eval", "greeter", "-m", "scripted:model.yaml", "--plan"),
     "runs-of-an-empty-project": ("runs",),
     "eval": ("eval", "greeter", "-m", "scripted:model.yaml", "--require", "lift>=0.1"),
     "eval-quiet": ("eval", "greeter", "-m", "scripted:model.yaml", "-q"),
@@ -134,7 +133,7 @@ def test_a_terminal_shows_what_a_pipe_of_the_same_width_gets(home: Path) -> None
             while part := os.read(ours, 4096):
                 drawn += part
     os.close(ours)
-    assert b"\x1b[1;32m" in drawn  # in colour
+    assert b"\x1b[32m" in drawn  # in colour
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode()).replace("\r", "")
     shown = [
         line.rstrip() for line in normal(plain).splitlines() if not re.match(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", line)

@@ -30,7 +30,12 @@ def test_recorded_answers_are_graded_as_they_were(upskill: Upskill) -> None:
         "checks"
     ]
     expected = RESULTS["without_gpu"]["frontier"]
-    rates = [(row["check"], row["arm"], row["rate"]) for row in expected["checks"]]
+    # A part of a suite draws the skill's arm only.
+    rates = [
+        (row["check"], row["arm"], row["rate"])
+        for row in expected["checks"]
+        if row["arm"] == "skill"
+    ]
     if (
         kernel_students.compiler() == expected["compiler"]
     ):  # another one may spill where this one does not

@@ -291,7 +291,8 @@ def test_all_that_can_be_asked_at_once_is_asked_and_counted(upskill: Upskill, de
         for number in NUMBERS[:9]
     ]
     skill.with_file("evals/suite.json", json.dumps(suite).encode()).save("house-words")
-    done = upskill("eval", "house-words", "-m", "handoff:desk")
+    command = ("eval", "house-words", "-m", "handoff:desk", "--repeats", 1)
+    done = upskill(*command)
     assert (done.code, "waiting for 18 answers: " in done.err, len(prompts(desk))) == (
         0,
         True,
@@ -300,7 +301,7 @@ def test_all_that_can_be_asked_at_once_is_asked_and_counted(upskill: Upskill, de
     assert f"{prompts(desk)[0]}.answer.md" in (desk / f"{prompts(desk)[0]}.prompt.md").read_text()
     for stem in prompts(desk)[:17]:
         (desk / f"{stem}.answer.md").write_text("Aurora")
-    assert "waiting for 1 answer: " in upskill("eval", "house-words", "-m", "handoff:desk").err
+    assert "waiting for 1 answer: " in upskill(*command).err
 
 
 def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machine(

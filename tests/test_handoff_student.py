@@ -99,9 +99,11 @@ def test_a_price_in_the_settings_is_what_answers_by_hand_cost(upskill: Upskill, 
     skill = write_skill(home / "skills" / "greeting", suite=SUITE)
     prices = {"prices": {"handoff:desk": {"input": 10, "output": 20}}}
     (home / "upskill.config.yaml").write_text(json.dumps(prices))
-    upskill("eval", skill, "-m", "handoff:desk", "--yes")
+    upskill("eval", skill, "-m", "handoff:desk", "--repeats", 1, "--yes")
     answer_all(home / "desk")
-    arm = upskill("eval", skill, "-m", "handoff:desk", "--yes", "--json").json["models"][0]["skill"]
+    arm = upskill("eval", skill, "-m", "handoff:desk", "--repeats", 1, "--yes", "--json").json[
+        "models"
+    ][0]["skill"]
     assert arm["cost_usd"] == (10 * arm["input_tokens"] + 20 * arm["output_tokens"]) / 1_000_000 > 0
 
 
@@ -109,7 +111,7 @@ def test_without_a_price_a_ceiling_in_dollars_does_not_stop_answers_by_hand(
     upskill: Upskill, home: Path
 ) -> None:
     skill = write_skill(home / "skills" / "greeting", suite=SUITE)
-    command = ("eval", skill, "-m", "handoff:desk", "--max-cost", 1)
+    command = ("eval", skill, "-m", "handoff:desk", "--repeats", 1, "--max-cost", 1)
     assert "waiting for 8 answers" in upskill(*command).err
     answer_all(home / "desk")
     done = upskill(*command)
@@ -155,7 +157,8 @@ def test_an_agent_that_acts_can_be_played_by_hand(upskill: Upskill, home: Path) 
         "checks": [{"command": "grep ahoy hello.txt"}],
     }
     skill = write_skill(home / "skills" / "greeting", suite={"cases": [case]})
-    command = ("eval", skill, "-m", "handoff:desk", "--agent", "tools", "--no-baseline", "--json")
+    command = ("eval", skill, "-m", "handoff:desk", "--agent", "tools", "--repeats", 1)
+    command = (*command, "--no-baseline", "--json")
     turns = [
         {"tool": "bash", "command": "echo ahoy, friend > hello.txt; cat hello.txt"},
         {"tool": "answer", "text": "It is written."},

@@ -66,8 +66,8 @@ def test_a_page_gives_the_default_of_its_own_command_and_offers_no_agent_that_it
     as_it_takes: dict[str, list[str]] = {
         name: [] for name in ("distill", "tests", "challenge", "matrix")
     }
-    ours = {"trigger": ["3"], "benchmark": ["3"], "ci": ["12"], "recheck": ["12"], **as_it_takes}
-    assert defaults == {name: ours.get(name, ["1"]) for name in defaults}
+    ours = {"ci": ["12"], **as_it_takes}
+    assert defaults == {name: ours.get(name, ["3"]) for name in defaults}
     assert "chat (" in pages["eval"]
     assert "chat" not in pages["trigger"]
 
@@ -80,7 +80,7 @@ def test_examples_stand_above_the_explanation_and_common_options_above_the_other
         for words in (
             "compare the two",
             "upskill eval ./skills/my-skill",
-            "Both runs",
+            "Both arms",
             "Most used:",
             "Statistics:",
         )
@@ -156,10 +156,8 @@ def test_flags_of_upstream_are_still_accepted(
 def test_a_hint_names_only_options_that_the_command_has(upskill: Upskill, home: Path) -> None:
     assert fitting_hint("Choose another with --to.", {"--to"}) == "Choose another with --to."
     assert fitting_hint("Choose another with --to. Or wait.", {"--from"}) == "Or wait."
-    assert (
-        fitting_hint("Run `upskill eval --fresh`, or wait.", set())
-        == "Run `upskill eval --fresh`, or wait."
-    )
+    named = "Run `upskill eval --redraw`, or wait."
+    assert fitting_hint(named, set()) == named
     (home / "file").write_text("not a folder", encoding="utf-8")
     folder = write_skill(home / "greeter")
     told = upskill("eval", folder, "-m", write_script(home / "student.yaml"), "-d", home / "file")
@@ -186,13 +184,10 @@ def hints() -> Iterator[tuple[str, str]]:
 
 def test_every_option_that_a_hint_names_exists() -> None:
     known = {
-        flag for _, command in every_command() for each in command.params for flag in each.opts
-    }
-    known |= {
         flag
         for _, command in every_command()
         for each in command.params
-        for flag in each.secondary_opts
+        for flag in (*each.opts, *each.secondary_opts)
     }
     assert len(named := list(hints())) > 100
     assert {where: hint for where, hint in named if fitting_hint(hint, known) != hint} == {}

@@ -25,10 +25,8 @@ from upskill.reports import ReportContext, numbers
 from upskill.reports.html import page as html_page
 from upskill.reports.html.page import render
 from upskill.reports.json import to_dict
-from upskill.runs.planning.plan import USED_KEY
 from upskill.runs.results.evaluation import evaluation_of, first_results
 from upskill.runs.stores.rows import Review
-from upskill.suites.near_duplicates import case_identity
 from upskill.traces import Step
 
 HOSTILE = (
@@ -88,11 +86,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The store, and the id of a run with two models, two runs of each case, and controls."""
     folder = tmp_path_factory.mktemp("html")
     with chdir(folder):  # where the models are called by short names
-        plan = plan_of_models(["learns", "hostile"], cases=12, runs=2, controls=True)
+        plan = plan_of_models(["learns", "hostile"], controls=True, agent="tools", runs=2)
         meta = json.loads(plan.skill.read("skill_meta.json") or b"{}")
-        used = {case.id: case_identity(case) for case in plan.suite.train}
-        tuned = json.dumps(meta | {"metadata": {**meta.get("metadata", {}), USED_KEY: used}})
-        plan = replace(plan, skill=plan.skill.with_file("skill_meta.json", tuned.encode()))
+        seen = json.dumps(meta | {"seen": {case.id: "another text" for case in plan.suite.train}})
+        plan = replace(plan, skill=plan.skill.with_file("skill_meta.json", seen.encode()))
     name = store_run(folder / "runs", plan, lambda trial: result(plan, trial))
     with open_store(folder / "runs") as store:
         found = store.run(name)
@@ -164,9 +161,9 @@ def test_every_verdict_is_on_the_first_screen_and_nothing_is_cut(
     for words in (
         "scripted:learns",
         "helps",
-        "+100 points",
-        "95% interval",
-        "0% → 100%",
+        "+92 points",
+        "97.5% interval",
+        "8% → 100%",
         "232 tokens per task",
         "per pass",
     ):
@@ -211,12 +208,11 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
         ("interval",),
         ("baseline", "pass_rate"),
         ("skill", "pass_rate"),
-        ("looks", "number"),
     } <= paths
     assert {
         ("skill", "causes", "refusal"),
         ("baseline", "causes", "length"),
-        ("skill", "errored"),
+        ("skill", "missing"),
     } <= paths
     assert list(parts) == [
         *(
@@ -231,15 +227,14 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
             "notes",
             "spent",
         ),
-        *("skill", "looks", "trials"),
+        *("skill", "trials"),
     ]
     for name, words in {
-        "pictures": ("+100 points",),
-        "groups": ("used by the search", "formal", "sea", "short", "Ada", "Grace"),
-        "failures": ("on unused cases", "refused", "cut off at the limit", "529"),
+        "pictures": ("+92 points",),
+        "groups": ("formal", "sea", "short", "Ada", "Grace"),
+        "failures": ("refused", "cut off at the limit", "529"),
         "controls": ("skill − placebo", "A/A control"),
         "skill": ("Say ahoy, a comma, and the name.", "c1", "own"),
-        "looks": ("This is look",),
         "people": ("1 wrong", "1 right"),
         "notes": ("scripted:learns",),
     }.items():
@@ -255,12 +250,12 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
     hostile = next(row for row in failures if row.startswith("scripted:hostile\tplacebo"))
     baseline = next(row for row in failures if row.startswith("scripted:hostile\tbaseline"))
     trials = [sum(map(int, row.split("\t")[2:5])) for row in (baseline, hostile)]
-    assert trials == [12, 12]  # on the cases that no search has used
+    assert trials == [24, 24]
     assert hostile.split("\t")[2:] == [
         "0",
-        "12",
-        "0",
-        "2 cut off at the limit, 2 refused, 8 failed a check",
+        "22",
+        "2",
+        "2 cut off at the limit, 2 refused, 18 failed a check",
     ]
 
 
@@ -274,7 +269,7 @@ def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(
 
         wait_for_text(page, "#trials-status", "192 trials")
         choose("model", "scripted:hostile", "96 trials")
-        choose("outcome", "errored", "8 trials")
+        choose("outcome", "missing", "8 trials")
         choose("arm", "skill", "2 trials")
         page.get_by_role("button", name="Clear").click()
         wait_for_text(page, "#trials-status", "192 trials")
@@ -370,7 +365,7 @@ def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(
     def use(page: Any) -> tuple[Any, ...]:
         page.wait_for_selector("dialog[open] .answer pre")
         said = page.locator("dialog .answer pre").first.inner_text()
-        page.goto(f"{report}#trial=greet-7/scripted%3Ahostile/skill/0")
+        page.goto(f"{report}#trial=greet-7/scripted%3Ahostile/skill/1")
         page.wait_for_selector("dialog .timeline")
         output = page.locator("dialog .timeline").last.text_content()
         elements = page.locator("dialog img, dialog svg, dialog a[href^=javascript]").count()
@@ -546,9 +541,9 @@ def test_the_report_of_two_skills_says_which_side_is_which(
         return card, page.locator("#pictures").text_content(), page.inner_text(".facts"), bars
 
     card, pictures, facts, _ = browser.run(use, (home / "two.html").as_uri())
-    assert "passes, reference skill → this one: 100% → 100%" in card
-    assert "Pass rates of greeter and the reference skill" in pictures
-    assert "that this skill adds to the reference skill" in pictures
+    assert "passes, reference skill → this skill: 100% → 100%" in card
+    assert "Pass rates of greeter, beside the reference skill" in pictures
+    assert "that the skill adds to the reference skill" in pictures
     assert "without" not in pictures
     assert re.search(r"\d\d:\d\d UTC", facts)
     card, pictures, _, bars = browser.run(use, (home / "alone.html").as_uri())
@@ -561,7 +556,7 @@ def test_many_trials_are_drawn_and_searched_a_little_at_a_time(
 ) -> None:
     """How long each step takes depends on the machine, and is what `bench/report.py` measures."""
     monkeypatch.setattr(html_page, "BLOCK", 15_000)
-    plan = plan_of_models(["many"], cases=50, folder=tmp_path, runs=10)
+    plan = plan_of_models(["many"], cases=50, folder=tmp_path, agent="tools", runs=10)
     url = report_of(
         tmp_path, plan, lambda trial: result_of(plan, trial, f"ahoy {trial.case} {trial.seed}")
     )
@@ -755,7 +750,7 @@ def test_a_card_says_where_most_answers_could_not_pass(browser: Browser, tmp_pat
     url = report_of(tmp_path, plan, answered)
     card = browser.run(lambda page: page.locator(".card").inner_text(), url)
     assert "baseline: 4 of 4 answers refused" in card
-    assert "with skill:" not in card
+    assert not re.search(r"with skill: \d+ of", card)
 
 
 def test_six_verdicts_fit_the_first_screen_and_paper_is_light_and_has_every_column(
@@ -782,7 +777,7 @@ def test_six_verdicts_fit_the_first_screen_and_paper_is_light_and_has_every_colu
             ).map((table) => table.caption.textContent)"""
         )
         printed = page.evaluate("document.documentElement.dataset.theme")
-        parts = (".menu", ".filters", "#skill .skill", "#looks")
+        parts = (".menu", ".filters", "#skill .skill", "#cases")
         assert [page.locator(name).first.is_visible() for name in parts] == [
             False,
             False,

@@ -56,13 +56,13 @@ def test_keys_of_trials_and_of_providers_replies_stay_what_they_are() -> None:
     """Fails when what is stored would no longer be found. If that is meant, the changelog says so."""
     plan = Plan(SKILL, Suite.parse(greetings(2)), (REMOTE,))
     asked = chat_request(Task("Greet.", {"a.txt": "Ann\n"}, SKILL, 1, 0.0, 64))
-    assert (GENERATION, plan.fingerprint) == (2, "11611ea52e4dd3ee")
+    assert (GENERATION, plan.fingerprint) == (2, "ac53189b5bb74a93")
     plain = replace(
         plan,
         suite=Suite.parse([{"id": "one", "prompt": "Greet.", "checks": [{"contains": "ahoy"}]}]),
     )
     assert (
-        plain.fingerprint == "608da5f44a28144c"
+        plain.fingerprint == "ba59131cd06be103"
     )  # as before max_length, equals and starts_with came to mean something else
     assert request_key(REMOTE, asked) == "c1d947b7e089267a"  # as in 0.1
 
@@ -162,9 +162,9 @@ def test_a_run_is_found_again_by_the_sandbox_it_was_run_in(upskill: Upskill, hom
     suite["checks"].append({"command": "true"})
     folder = write_skill(home / "greeter", suite=suite)
     command = ("eval", folder, "-m", write_script(home / "student.yaml"), "--sandbox", "none")
-    assert "this plan has no stored run" in upskill(*command, "--resume").err
     run = upskill(*command, "--json").json["run"]
-    assert upskill(*command, "--resume", "--json").json["run"] == run
+    assert upskill(*command, "--json").json["run"] == run
+    assert "nothing left to run" in upskill(*command).err
 
 
 async def test_what_a_judge_is_told_is_part_of_the_key_of_a_judged_trial(
@@ -216,8 +216,7 @@ async def test_a_run_that_several_snapshots_answered_says_so(home: Path) -> None
             evaluation = await evaluate(plan, store=store)
             one = await evaluate(replace(plan, suite=Suite.parse(greetings(1))), store=store)
     assert evaluation.snapshots == {"tiny": {"tiny-2026-01-01": 4, "tiny-2026-02-01": 2}}
-    (said,) = [line for line in evaluation.warnings if "snapshots" in line]
-    assert said.startswith(
-        "tiny: 2 snapshots answered (tiny-2026-01-01: 4 trials, tiny-2026-02-01: 2 trials)"
-    )
-    assert not [line for line in one.warnings if "snapshots" in line]
+    said = "tiny: 2 snapshots answered (tiny-2026-01-01: 4 trials and tiny-2026-02-01: 2 trials)."
+    assert evaluation.verdicts[0].caveats == (said,)
+    assert one.snapshots == {"tiny": {"tiny-2026-01-01": 2}}
+    assert one.verdicts[0].caveats == ("2 cases of earlier runs left the suite: greet-2, greet-3.",)

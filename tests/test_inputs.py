@@ -22,7 +22,7 @@ def commands(skill: Path, given: Path) -> Iterator[tuple[object, ...]]:
     yield ("eval", skill, "-m", f"local:{given}")
     yield ("eval", given, "-m", "scripted:answers.yaml")
     yield ("validate", given)
-    yield ("plan", given)
+    yield ("eval", given, "-m", "scripted:answers.yaml", "--plan")
     yield ("install", given, "--to", "codex")
     yield ("trace", "show", given)
     yield ("trigger", skill, "-m", "scripted:answers.yaml", "--queries", given)

@@ -202,7 +202,7 @@ def test_a_run_whose_trials_all_ended_is_done_and_a_model_that_only_erred_is_und
         for models in ([helped, broken], [broken]):
             run_now(store, skill, suite, models)
             row = live.api("overview")["runs"][0]
-            assert (row["state"], row["errored"], row["verdicts_are_current"]) == ("done", 16, True)
+            assert (row["state"], row["missing"], row["verdicts_are_current"]) == ("done", 16, True)
             shown = {one["model"]: (one["decision"], one["reason"]) for one in row["verdicts"]}
             assert list(shown) == models
             assert shown[broken] == ("undecided", "errors")
@@ -282,7 +282,7 @@ def test_older_runs_are_listed_a_page_at_a_time(
 ) -> None:
     monkeypatch.setattr("upskill.reports.live.pages.RUNS_AT_ONCE", 2)
     with open_store(tmp_path) as store:
-        ids = [begin(store, fresh=True).id for _ in range(5)]
+        ids = [begin(store, new=True).id for _ in range(5)]
     with served(tmp_path) as live:
         pages = [live.api("overview")]
         while pages[-1]["more"] is not None:
@@ -499,7 +499,7 @@ def test_pages_hear_of_every_result_and_of_who_works(tmp_path: Path) -> None:
             assert (row["state"], row["scored"], row["trials"]) == ("running", 1, len(PLAN))
             add(store, 1, None)
             (row,) = heard(page)
-            assert (row["errored"], row["tokens"], row["cost_usd"]) == (1, 46, 1.5)
+            assert (row["missing"], row["tokens"], row["cost_usd"]) == (1, 46, 1.5)
             assert row["seconds_left"] is None  # nothing says when the command began
         (row,) = heard(page)  # nobody works on it any more, which nothing in the store says
         assert row["state"] == "interrupted"

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from browser import Browser, accessibility_problems, overflowing
 from conftest import greetings, start, write_script, write_skill
 from live_server import Live, add_runs, run_now, served
 from test_live import Site
-from test_looks import look
 from test_store import PLAN, TRIALS, begin, result_of
 from upskill import Skill, Store, Suite, open_store
+from upskill.runs.planning.stored_plan import KeptVerdicts
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +201,7 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
             page.goto(live.page.address(live.port, run.id))
             page.locator("#trials-status", has_text="2 trials").wait_for()
             assert "not run" not in page.locator("#verdicts").inner_text()  # they are about to be
-            assert page.locator("h1").inner_text().startswith("No verdict yet. The verdict on ")
+            assert page.locator("h1").inner_text().startswith("No verdict on ")
             assert page.locator(".card .lift").inner_text() == "no verdict yet"
             for part in (
                 "pictures",
@@ -244,9 +245,8 @@ def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(
             "lift": 0.2,
             "interval": [-0.1, 0.5],
         }
-        store.add_look(
-            look(run=run.id, model="one", skill=run.skill, trials=2, verdict=open_verdict)
-        )
+        kept = KeptVerdicts(trials=2, verdicts=(open_verdict,))
+        store.annotate(run, analysis=replace(run.plan.analysis, kept=kept))
 
         def use(page: Any) -> tuple[str, str]:
             said = (
@@ -255,7 +255,7 @@ def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(
             )
             page.goto(live.page.address(live.port, run.id))
             page.locator(".going[data-state=running]").wait_for(state="attached")
-            page.locator("#verdicts .problems", has_text="1 trial of one errored").wait_for()
+            page.locator("#verdicts .problems", has_text="1 trial of one missing").wait_for()
             assert "not run" not in page.locator("#verdicts").inner_text()
             claim.__exit__(None, None, None)
             page.locator(".going[data-state=interrupted]").wait_for(state="attached")

@@ -61,7 +61,7 @@ def test_commands_in_a_sandbox_are_logged_without_their_secrets(
 def test_the_level_can_be_set_by_a_variable(
     upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ("eval", skill, "-m", "scripted:model.yaml", "--fresh", "--json")
+    command = ("eval", skill, "-m", "scripted:model.yaml", "--json", "-d", "again")
     for level, levels in (
         ("debug", {"INFO", "DEBUG"}),
         ("INFO", {"INFO"}),

@@ -437,7 +437,7 @@ OPTIONS = {
     "--judge": "--judge",
     "--no-such-option": "--no-such-option",
     "--tests": "--tests",
-    "--resume": "this plan has no stored run",
+    "--fresh": "--fresh is now --redraw",
 }
 
 

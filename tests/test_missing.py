@@ -1,223 +1,183 @@
-"""What is missing is not random: errored trials never decide, whichever arm and however many."""
+"""What is missing is not random: beyond chance it counts against a claim, in whichever arm; alike it costs nothing."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from simulations import lift_excludes
-from test_verdict import alike, both
-from upskill.verdicts.compute import compute_verdict, level_of_look
+from test_verdict import alike, both, weigh
+from upskill.verdicts.arms import by_arm, count_missing
+from upskill.verdicts.compute import compute_verdict
+from upskill.verdicts.interval import paired_lift
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.requirements import check_requirement, parse_requirement
-from upskill.verdicts.statistics import studentized_bounds
 from upskill.verdicts.verdict import Verdict, VerdictOptions
 
-
-def test_helps_has_to_survive_the_worst_case() -> None:
-    won = alike(8, "F", "P") | {f"same{number}": ("P", "P") for number in range(28)}
-    assert compute_verdict(both(won)).decision == "helps"
-    found = compute_verdict(both(won | {f"x{number}": ("P", "E") for number in range(4)}))
-    assert found.lift is not None
-    assert found.interval is not None
-    assert found.interval[0] > 0
-    assert (found.decision, found.reason) == ("undecided", "errors could explain it")
-    assert found.missing is not None
-    assert found.missing.changes_decision
-    assert found.missing.worst.value == pytest.approx((8 - 4) / 40)
-    assert found.missing.best.value == pytest.approx(8 / 40)
-    assert "could explain it" in found.recommendation
-    said = found.to_dict()["missing"]
-    assert said["worst"]["value"] == pytest.approx(0.1)
-    assert said["changes_decision"] is True
+# Eight of 36 cases won: enough by little.
+WON = alike(8, "F", "P") | alike(28, "P", "P", "same")
+LOST = {case: (after, before) for case, (before, after) in WON.items()}
 
 
-def test_hurts_has_to_survive_the_best_case_and_no_effect_both() -> None:
-    lost = alike(8, "P", "F") | {f"same{number}": ("F", "F") for number in range(28)}
-    assert compute_verdict(both(lost)).decision == "hurts"
-    errors = {f"x{number}": ("F", "E") for number in range(4)}
-    assert compute_verdict(both(lost | errors)).reason == "errors could explain it"
-    same = alike(80, "P", "P")
-    assert compute_verdict(both(same)).decision == "no effect"
-    assert compute_verdict(both(same | errors)).reason == "errors could explain it"
+def interval_of(*differences: float) -> tuple[float, float]:
+    return paired_lift(differences, range(len(differences)), level=0.95).interval
 
 
-def test_decisions_and_requirements_have_to_hold_whichever_way_disputed_trials_are_counted() -> (
-    None
-):
-    won = alike(8, "F", "P") | {f"same{number}": ("P", "P") for number in range(28)}
-    lost = {case: (after, before) for case, (before, after) in won.items()}
-    for cases, arm, decision in ((won, "baseline", "helps"), (lost, "skill", "hurts")):
-        rows = both(cases | {f"x{number}": ("F", "F") for number in range(4)})
-        other = "skill" if arm == "baseline" else "baseline"
-        assert (
-            compute_verdict(_disputed(rows, other)).decision == decision
-        )  # these failures count for nobody
-        found = compute_verdict(_disputed(rows, arm))
-        assert (found.decision, found.reason) == ("undecided", "disputed trials could explain it")
-        assert "4 trials are disputed" in found.recommendation
-        assert "`keeps`" in found.recommendation
-        assert found.to_dict()[arm]["causes"] == {"disputed": 4}
-        wrong = parse_requirement(f"decision!={'hurts' if decision == 'helps' else 'helps'}")
-        assert not check_requirement(wrong, found).held
-    low, high = compute_verdict(_disputed(both(alike(10, "F", "F")), "skill")).limits["pass_rate"]
-    assert (low < 0.1, high > 0.9) == (True, True)
+def lost_calls(before: int, after: int) -> dict[str, tuple[str, str]]:
+    """Cases that pass, and of which one arm has no answer."""
+    return alike(before, "E", "P", "before") | alike(after, "P", "E", "after")
 
 
-def _disputed(rows: list[Outcome], arm: str) -> list[Outcome]:
-    chosen = [
-        row
-        for row in rows
-        if row.arm == arm and row.passed is False and not row.case.startswith("same")
-    ]
-    four = [row for row in chosen if row.case.startswith("x")] or chosen
-    return [replace(row, cause="disputed") if row in four else row for row in rows]
+@pytest.mark.parametrize(
+    ("before", "after", "excess"),
+    [
+        (0, 0, 0),
+        (0, 2, 0),  # p = 2/4
+        (0, 3, 3),  # p = 2/8
+        (3, 0, 3),
+        (1, 4, 0),  # p = 12/32
+        (1, 5, 4),  # p = 14/64
+        (4, 9, 0),  # p = 0.27
+        (4, 10, 6),  # p = 0.18
+        (9, 9, 0),
+    ],
+)
+def test_an_arm_misses_more_where_chance_would_do_it_in_a_quarter_of_runs_or_less(
+    before: int, after: int, excess: int
+) -> None:
+    rows = both(alike(80, "P", "P") | lost_calls(before, after))
+    arms = by_arm(rows)
+    found = count_missing(arms["baseline"], arms["skill"])
+    assert (found.baseline, found.skill, found.excess) == (before, after, excess)
+    assert compute_verdict(rows).to_dict()["missing"] == found.to_dict()
 
 
-def test_savings_have_to_survive_errors_that_may_have_been_long() -> None:
-    rows = both(alike(80, "P", "P"))
-    shorter = [_with_tokens(row, 60 if row.arm == "skill" else 100) for row in rows]
-    assert compute_verdict(shorter).decision == "saves"
-    errored = [
-        _errored(row) if row.arm == "skill" and row.case < "case-04" else row for row in shorter
-    ]
-    assert compute_verdict(errored).decision == "undecided"
+def test_missing_answers_of_the_skill_count_as_failures_against_helps() -> None:
+    found = weigh(WON | lost_calls(0, 3))
+    assert found.tasks is not None
+    assert found.tasks.interval is not None
+    complete, worst = interval_of(*[1] * 8, *[0] * 28), interval_of(*[1] * 8, *[0] * 28, *[-1] * 3)
+    assert complete[0] > 0 > worst[0]
+    assert found.tasks.interval == pytest.approx((worst[0], complete[1]), abs=1e-9)
+    assert found.tasks.lift == pytest.approx(8 / 36), "of complete pairs"
+    assert (found.decision, found.reason) == ("undecided", "not enough evidence")
+    assert weigh(WON).decision == weigh(WON | lost_calls(0, 2)).decision == "helps"
 
 
-def test_a_few_errors_that_change_nothing_leave_the_decision_standing() -> None:
-    found = compute_verdict(both(alike(38, "F", "P") | {"y": ("F", "E"), "z": ("E", "P")}))
-    assert found.decision == "helps"
-    assert found.missing is not None
-    assert not found.missing.changes_decision
-    assert not found.missing.arms_differ
-    assert compute_verdict(both(alike(38, "F", "P"))).missing is None
-
-
-def test_error_rates_that_differ_beyond_chance_are_told() -> None:
-    cases = alike(74, "F", "P") | {f"x{number}": ("F", "E") for number in range(6)}
-    found = compute_verdict(both(cases))
-    assert found.missing is not None
-    assert found.missing.p_value == pytest.approx(2 / 2**6)
-    assert found.missing.arms_differ
-
-
-def test_trials_that_were_never_run_are_missing_too() -> None:
-    cases = alike(20, "F", "P") | {f"slow{number}": ("P", ".") for number in range(20)}
-    found = compute_verdict(both(cases))
-    assert (found.decision, found.reason) == ("undecided", "unfinished")
-    assert found.recommendation.endswith("Finish the run first.")
-    few = alike(8, "F", "P") | {f"same{number}": ("P", "P") for number in range(28)}
-    found = compute_verdict(both(few | {f"slow{number}": ("P", ".") for number in range(4)}))
-    assert found.reason == "errors could explain it"
-    seeds = compute_verdict(both(alike(20, "PPPPF", "P....")))
-    assert seeds.reason == "unfinished"
-
-
-@pytest.mark.parametrize("scope", ["cases", "suite"])
-def test_errors_do_not_slip_past_the_test_that_allows_looking(scope: str) -> None:
-    won = alike(12, "FFF", "PPP") | {f"same{number}": ("PPP", "PPP") for number in range(28)}
-    options = VerdictOptions(anytime="cases" if scope == "cases" else "suite")
-    assert compute_verdict(both(won), options).decision == "helps"
-    lost = won | {f"same{number}": ("PPP", "EPP") for number in range(12)}
-    found = compute_verdict(both(lost), options)
-    assert found.missing is not None
-    assert found.missing.worst.value < (found.lift or 0.0)
-
-
-def test_failures_that_turn_into_errors_never_make_a_skill_without_effect_help() -> None:
-    rng = np.random.default_rng(11)
-    wrong = naive = 0
-    for share in (0.25, 1.0) * 20:
-        rate = rng.uniform(0.3, 0.95, size=20)
-        rows: list[Outcome] = []
-        for case, chance in enumerate(rate):
-            for seed in range(3):
-                passed, passed_with = rng.random(2) < chance
-                errored = not passed_with and rng.random() < share
-                rows.append(Outcome("m", f"c{case}", "baseline", seed, bool(passed), 80, 20, 0.0))
-                rows.append(
-                    Outcome(
-                        "m",
-                        f"c{case}",
-                        "skill",
-                        seed,
-                        None if errored else bool(passed_with),
-                        80,
-                        20,
-                        0.0,
-                    )
-                )
-        verdict = compute_verdict(rows)
-        wrong += verdict.decision == "helps"
-        naive += _left_out(verdict)
-    assert naive >= 12  # where errors are left out and nothing is asked
-    assert wrong <= 2
-
-
-def _left_out(verdict: Verdict) -> bool:
-    return verdict.interval is not None and verdict.interval[0] > 0
-
-
-def test_a_skill_that_breaks_a_tenth_of_the_tasks_is_not_said_to_help() -> None:
-    rng = np.random.default_rng(12)
-    for cases in (10, 20):
-        broken = rng.random((1500, cases)) < 0.1
-        means = (
-            rng.binomial(5, np.where(broken, 0.0, 1.0))
-            - rng.binomial(5, np.full(broken.shape, 0.9))
-        ) / 5
-        by_spread = studentized_bounds(means, 5, resamples=1000)[0] > 0
-        above, below = lift_excludes(means, 5, 0.0, resamples=1000)
-        assert by_spread.mean() > 0.08
-        assert above.mean() <= 0.04
-        assert below.mean() <= 0.04
-
-
-def test_five_looks_at_a_growing_suite_seldom_find_what_is_not_there() -> None:
-    rng = np.random.default_rng(13)
-    rate = rng.uniform(0.2, 0.8, size=(1500, 50))
-    means = (rng.random(rate.shape) < rate).astype(np.float64) - (rng.random(rate.shape) < rate)
-    ever = np.zeros(len(means), dtype=bool)
-    plain = ever.copy()
-    for look in range(1, 6):
-        seen = means[:, : 10 * look]
-        ever |= lift_excludes(seen, 1, 0.0, level=level_of_look(0.95, look), resamples=2000)[0]
-        plain |= lift_excludes(seen, 1, 0.0, resamples=2000)[0]
-    assert ever.mean() < 0.04 < plain.mean()
-
-
-def test_a_later_look_needs_more_to_decide() -> None:
-    rows = both(alike(6, "F", "P") | {f"same{number}": ("P", "P") for number in range(4)})
-    first, third = compute_verdict(rows), compute_verdict(rows, VerdictOptions(earlier_looks=2))
-    assert first.interval is not None
-    assert third.interval is not None
-    assert third.interval[0] < first.interval[0]
-    assert (first.look, third.look, third.level) == (1, 3, 0.95)
-
-
-def test_copies_of_a_case_count_as_one() -> None:
-    copies = {f"copy{number}": ("F", "P") for number in range(20)} | alike(4, "P", "P")
-    assert compute_verdict(both(copies)).decision == "helps"
-    twins = {f"copy{number}": "copy0" for number in range(20)}
-    found = compute_verdict(both(copies), VerdictOptions(twins=twins))
+def test_missing_answers_of_the_baseline_count_as_passes_against_helps() -> None:
+    """Where the skill failed, they would have been lost; where it passed, they were no gain."""
+    lost = alike(3, "E", "F", "before")
+    found = weigh(WON | lost)
+    assert found.tasks is not None
+    assert found.tasks.interval is not None
+    worst = interval_of(*[1] * 8, *[0] * 28, *[-1] * 3)
+    assert found.tasks.interval[0] == pytest.approx(worst[0], abs=1e-9)
     assert found.decision == "undecided"
-    assert (found.pairs, found.cases) == (24, 5)
-    assert found.lift == pytest.approx(1 / 5)
-    for scope in ("cases", "suite"):
-        running = compute_verdict(
-            both(copies),
-            VerdictOptions(twins=twins, anytime="cases" if scope == "cases" else "suite"),
+    no_gain = weigh(WON | lost_calls(3, 0))
+    assert no_gain.interval is not None
+    assert no_gain.interval[0] == pytest.approx(interval_of(*[1] * 8, *[0] * 31)[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("cases", [alike(3, "E", "P", "x"), alike(3, "F", "E", "x")])
+def test_the_same_counts_against_hurts(cases: dict[str, tuple[str, str]]) -> None:
+    found = weigh(LOST | cases)
+    assert found.tasks is not None
+    assert found.tasks.interval is not None
+    best = interval_of(*[-1] * 8, *[0] * 28, *[1] * 3)
+    assert found.tasks.interval[1] == pytest.approx(best[1], abs=1e-9)
+    assert (found.decision, weigh(LOST).decision) == ("undecided", "hurts")
+
+
+def test_only_as_many_are_set_as_one_arm_misses_in_excess_and_where_they_hurt_most() -> None:
+    """Six of the skill's are missing and one of the baseline's: five are set, those first that the baseline passed."""
+    missing = alike(3, "P", "E", "x") | alike(3, "F", "E", "y") | {"z": ("E", "P")}
+    found = weigh(alike(40, "F", "P") | missing)
+    assert found.missing.excess == 5
+    assert found.tasks is not None
+    assert found.tasks.interval is not None
+    worst = interval_of(*[1] * 40, *[-1] * 3, *[0] * 2)
+    assert found.tasks.interval[0] == pytest.approx(worst[0], abs=1e-9)
+
+
+def test_failing_alike_costs_nothing_but_the_pairs() -> None:
+    found = weigh(WON | lost_calls(3, 3))
+    plain = weigh(WON)
+    assert (found.lift, found.interval, found.decision) == (plain.lift, plain.interval, "helps")
+    assert (found.pairs, found.missing.baseline, found.missing.skill) == (36, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("cases", "missing", "reason"),
+    [
+        (8, 2, None),  # a fifth, but two
+        (8, 3, "errors"),
+        (17, 3, None),  # 3 of 20 are 15 %
+        (16, 3, "errors"),  # 3 of 19 are more
+        (0, 2, "errors"),  # nothing is left
+    ],
+)
+@pytest.mark.parametrize("arm", ["baseline", "skill"])
+def test_over_fifteen_percent_of_an_arm_and_more_than_two_decide_nothing(
+    arm: str, cases: int, missing: int, reason: str | None
+) -> None:
+    without = ("F", "E") if arm == "skill" else ("E", "P")
+    found = weigh(alike(cases, "F", "P") | alike(missing, *without, "x"))
+    assert (found.reason, found.decision) == (reason, "undecided" if reason else "helps")
+
+
+def test_each_question_counts_what_is_missing_of_its_own_cases() -> None:
+    """Missing are fresh cases alone: these cases, all of them, bear it."""
+    cases = alike(60, "F", "P", "old") | alike(6, "F", "P", "new") | alike(4, "F", "E", "new-x")
+    fresh = frozenset(case for case in cases if case.startswith("new"))
+    found = weigh(cases, fresh=fresh)
+    assert found.tasks is not None
+    assert (found.tasks.decision, found.tasks.reason) == ("undecided", "errors")
+    assert (found.about, found.decision) == ("these", "helps")
+
+
+def test_no_effect_and_saves_have_to_survive_it_too() -> None:
+    same = alike(12, "PPP", "PPP")
+    assert weigh(same).decision == "no effect"
+    few = {f"case-{number:02d}": ("PPP", "PPE") for number in range(4)}
+    assert weigh(same | few).decision == "undecided"
+
+
+def test_an_answer_that_is_missing_has_no_tokens_and_no_price() -> None:
+    found = weigh(alike(19, "F", "P") | {"z": ("F", "E")})
+    assert (found.decision, found.token_savings) == ("helps", 0)
+    assert (found.skill.input_tokens, found.skill.missing, found.pairs) == (19 * 80, 1, 19)
+
+
+def simulated(rng: np.random.Generator, arm: str, passed: bool) -> Verdict:
+    """A useless skill, 40 cases of three draws; one arm loses a quarter of its passes or failures."""
+    rates = rng.uniform(0.3, 0.7, size=40)
+    rows = [
+        Outcome(
+            model="m",
+            case=f"case-{case}",
+            arm=name,
+            seed=seed,
+            passed=bool(rng.random() < rate),
+            input_tokens=80,
+            output_tokens=20,
+            cost_usd=0.0,
         )
-        assert running.lift == pytest.approx(1 / 5)
+        for case, rate in enumerate(rates)
+        for name in ("baseline", "skill")
+        for seed in range(3)
+    ]
+    lost = [row.arm == arm and row.passed is passed and rng.random() < 0.25 for row in rows]
+    for number, is_lost in enumerate(lost):
+        if is_lost:
+            row = rows[number]
+            rows[number] = Outcome(row.model, row.case, row.arm, row.seed, None, 0, 0, None)
+    return compute_verdict(rows, VerdictOptions(fresh=frozenset()))
 
 
-def _with_tokens(row: Outcome, tokens: int) -> Outcome:
-    return Outcome(
-        row.model, row.case, row.arm, row.seed, row.passed, tokens - 20, 20, row.cost_usd
-    )
-
-
-def _errored(row: Outcome) -> Outcome:
-    return Outcome(row.model, row.case, row.arm, row.seed, None, 0, 0, None)
+@pytest.mark.parametrize(("arm", "passed"), [("skill", False), ("baseline", True)])
+def test_a_server_that_fails_in_one_arm_never_makes_a_useless_skill_help(
+    arm: str, passed: bool
+) -> None:
+    rng = np.random.default_rng(11)
+    found = [simulated(rng, arm, passed) for _ in range(6)]
+    assert sum(verdict.missing.excess > 0 for verdict in found) == 6
+    assert np.mean([verdict.lift or 0.0 for verdict in found]) > 0.03, "complete pairs are biased"
+    assert not any(verdict.decision == "helps" for verdict in found)

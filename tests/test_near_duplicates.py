@@ -120,7 +120,10 @@ def test_near_duplicates_of_near_duplicates_are_one_group() -> None:
     found = group_near_duplicates(cases(*chain))
     assert set(found.values()) == {"c0"}
     assert describe_near_duplicates(found) == [
-        "'c0', 'c1', 'c2', … are near-duplicates and count as one case in every interval; keep one of them"
+        (
+            "'c0', 'c1', 'c2', … ask nearly the same: give them the same `group:`, so that they "
+            "count as one, or keep one of them"
+        )
     ]
     assert describe_near_duplicates({}) == []
 

@@ -40,7 +40,7 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
     started, evaluated = (upskill(*shlex.split(command)[1:]) for command in commands)
     assert (started.code, evaluated.code) == (0, 0), (started, evaluated)
     verdict = (
-        r"  ✓ my-skill helps local: \+\d+ points \(\+\d+ to \+\d+\) over 12 pairs\.\n\n"
+        r"  ✓ helps on tasks like these: \+\d+ points \(\+\d+ to \+\d+\), 12 cases\n\n"
         r"  Model +Baseline +With skill"
     )
     for printed in (evaluated.out.lstrip("\n"), blocks_of("Test your own skill", "text")[0]):

@@ -18,6 +18,7 @@ from upskill.reports.numbers import percent
 from upskill.reports.pictures import PictureOptions, style
 from upskill.reports.pictures.colors import DARK, LIGHT
 from upskill.reports.pictures.svg import clean, shorten, text_width
+from upskill.verdicts.line import signed_points
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
@@ -37,13 +38,13 @@ Box = tuple[float, float, float, float]
 
 
 def arm(
-    passed: int, failed: int, errored: int = 0, *, tokens: int = 100, cost: float | None = None
+    passed: int, failed: int, missing: int = 0, *, tokens: int = 100, cost: float | None = None
 ) -> dict[str, Any]:
     scored = passed + failed
     return {
         "passed": passed,
         "failed": failed,
-        "errored": errored,
+        "missing": missing,
         "pass_rate": passed / scored if scored else None,
         "input_tokens": tokens * scored,
         "output_tokens": 0,
@@ -60,7 +61,9 @@ def model(
         "interval": [0.3, 0.7],
         "level": 0.95,
         "decision": "helps",
-        "reason": "",
+        "about": "tasks",
+        "reason": None,
+        "caveats": [],
     }
     return {"model": name, "baseline": baseline, "skill": skill, **usual, **given}
 
@@ -260,7 +263,7 @@ def test_a_screen_reader_is_told_the_values_under_ids_of_their_own() -> None:
     assert len(ids) == len(set(ids))
     described = ET.fromstring(crowds()["forest, 3 models, 720 px"]).findtext(f"{SVG}desc") or ""
     for row in made_up(3, priced=False)["models"]:
-        assert f"{row['model']}: {row['decision']}: {round(100 * row['lift']):+d}" in described
+        assert f"{row['model']}: {row['decision']}: {signed_points(row['lift'])}" in described
 
 
 def shown(svg: str) -> str:
@@ -273,8 +276,8 @@ def test_every_value_is_printed_as_the_document_has_it() -> None:
     for row in document["models"]:
         if row["lift"] is not None:
             low, high = (row["lift"] if end is None else end for end in row["interval"])
-            interval = f"({round(100 * low):+d} to {round(100 * high):+d})"
-            value = f"{row['decision']}: {round(100 * row['lift']):+d} {interval}"
+            interval = f"({signed_points(low)} to {signed_points(high)})"
+            value = f"{row['decision']}: {signed_points(row['lift'])} {interval}"
             assert value in drawn["forest"]
         for each in (row["baseline"], row["skill"]):
             if each["pass_rate"] is not None:
@@ -330,21 +333,25 @@ def test_names_that_differ_in_the_middle_are_numbered_and_told_below() -> None:
         assert f"{number}: {name}" in below
 
 
-def test_errors_are_why_there_is_no_decision_in_a_forest_too() -> None:
+def test_a_forest_says_what_a_decision_is_about_and_what_prevents_it() -> None:
     rows = [
-        model("m", arm(1, 1), arm(1, 1), decision="undecided", reason=reason)
-        for reason in ("errors", "errors could explain it")
+        model("m", arm(1, 1), arm(1, 1), decision="undecided", reason="errors"),
+        model("n", arm(1, 1), arm(1, 1), about="these", caveats=["Read this."]),
     ]
     drawn = shown(pictures.lift_forest({"skill": {"name": "s"}, "models": rows}))
-    assert drawn.count("undecided (errors): +50 (+30 to +70)") == 2
+    assert "undecided (errors): +50 (+30 to +70)" in drawn
+    assert "helps on these cases: +50 (+30 to +70)" in drawn
+    assert "Read this." in drawn
 
 
 def test_pictures_of_two_skills_say_so() -> None:
     document = made_up(3)
-    for kind, svg in every_kind(document, PictureOptions(has_reference=True)).items():
+    for kind, svg in every_kind(
+        document, PictureOptions(baseline="reference skill", skill="this skill")
+    ).items():
         drawn = shown(svg)
         assert "reference skill" in drawn, kind
-        assert "this skill" in drawn, kind
+        assert "this skill" in drawn or kind == "forest", kind  # which draws no arms
         assert not re.search("without|with skill", drawn), kind
 
 
@@ -506,7 +513,7 @@ def test_export_draws_what_the_file_is_called(
     upskill: Upskill, run: dict[str, Any], home: Path
 ) -> None:
     for name, kind, words in (
-        ("lift.svg", "forest", "helps: +100 (+55 to +100), 12 pairs"),
+        ("lift.svg", "forest", "helps: +100 ("),
         ("pass-rates.svg", "bars", "100% (12/12)"),
         ("tokens.svg", "pareto", "0% at 23 tokens → 100% at 63 tokens"),
         ("cost.svg", "pareto", "0% at $0.0010 → 100% at $0.0020"),
@@ -568,6 +575,9 @@ def test_a_picture_tells_trials_that_are_missing_from_errors(upskill: Upskill, h
         {"answer": "no"},
     ]
     document = upskill("eval", folder, "-m", write_script(home / "errs.yaml", rules), "--json").json
-    errored = sum(document["models"][0][name]["errored"] for name in ("baseline", "skill"))
+    missing = sum(document["models"][0][name]["missing"] for name in ("baseline", "skill"))
     drawn = shown(upskill(*draw).out)
-    assert (f"{errored} of 24 trials errored" in drawn, "Not finished" in drawn) == (True, False)
+    assert (f"{missing} of 24 trials are missing" in drawn, "Not finished" in drawn) == (
+        True,
+        False,
+    )

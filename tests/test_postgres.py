@@ -27,7 +27,7 @@ from test_store import PLAN, TRIALS, add_all, begin, result_of
 from upskill import UsageError, open_store
 from upskill.errors import StoreError
 from upskill.runs.stores import find_store
-from upskill.runs.stores.tables import LOOKS, REPLIES, RESULTS, RUNS, VERSION
+from upskill.runs.stores.tables import REPLIES, RESULTS, RUNS, VERSION
 
 psycopg = pytest.importorskip("psycopg")
 from upskill.runs.stores import postgres as postgres_store  # noqa: E402 - it needs psycopg
@@ -88,7 +88,7 @@ async def test_what_is_written_while_the_server_is_away_is_there_once_when_it_is
                 allowed = len(trials)
 
             await asyncio.gather(disturb(), *(work(part) for part in range(8)))
-            assert set(store.scored(run)) == set(trials)
+            assert set(store.settled(run)) == set(trials)
             assert store.run(run.id).passed == len(trials)  # each was counted once
             assert store.is_claimed(run)  # again, after the server had forgotten it
         assert not store.is_claimed(run)
@@ -104,7 +104,7 @@ async def test_reading_and_starting_runs_wait_for_a_server_that_comes_back(
         own.stop("immediate")
         back = threading.Thread(target=own.start)
         back.start()
-        assert begin(store, fresh=True).id == f"{first.id}-2"
+        assert begin(store, new=True).id != first.id
         back.join()
         own.stop("fast")
         own.start()
@@ -128,7 +128,7 @@ async def test_a_server_that_stays_away_is_an_error_that_says_so(
         assert next(stream) == run
         own.stop("fast")
         with caplog.at_level(logging.DEBUG):
-            for work in (lambda: store.run(run.id), lambda: begin(store, fresh=True)):
+            for work in (lambda: store.run(run.id), lambda: begin(store, new=True)):
                 with pytest.raises(
                     StoreError, match=r"Connection refused|No such file|terminating"
                 ) as caught:
@@ -246,7 +246,7 @@ async def test_many_processes_open_a_new_store_and_write_the_same_trials_at_once
     with open_store(place) as store:
         (run,) = store.runs()
         assert (run.passed + run.failed, run.errored) == (len(plan), 0)
-        assert set(store.scored(run)) == set(plan.trials())
+        assert set(store.settled(run)) == set(plan.trials())
         outcomes = [row.passed for row in store.outcomes(run)]
         assert (run.passed, run.failed) == (outcomes.count(True), outcomes.count(False))
     with database(place) as db:
@@ -352,7 +352,7 @@ def test_a_database_that_does_not_fit_is_refused(postgres: PostgresServer) -> No
     ) as store:
         assert store.run("last") == run
         with pytest.raises(StoreError, match="cannot be written: permission denied"):
-            begin(store, fresh=True)
+            begin(store, new=True)
 
 
 def test_without_the_driver_the_extra_is_named(home: Path) -> None:
@@ -378,7 +378,7 @@ READING = (
     ("compare", "last~1", "last", "--json"),
     ("versions", "greeter"),
     ("export", "last", "--replies", "replies.jsonl"),
-    ("plan", "greeter", "-m", "scripted:student.yaml", "--json"),
+    ("eval", "greeter", "-m", "scripted:student.yaml", "--plan", "--json"),
     ("report", "last", "-o", "report.html"),
     ("export", "last", "--format", "svg", "-o", "-"),
     ("export", "last", "--format", "csv", "-o", "-"),
@@ -427,7 +427,7 @@ def test_every_command_prints_the_same_from_either_kind_of_store(
 def _copy(source: str, target: str) -> None:
     """All runs into a new store, which counts their numbers up in the same way."""
     with open_store(source) as here, open_store(target) as there:
-        for table in (RUNS, RESULTS, REPLIES, LOOKS):
+        for table in (RUNS, RESULTS, REPLIES):
             query = f"{table.select()} ORDER BY {', '.join(table.key)}"
             rows = table.decode(here.database.rows(query))
             there.database.executemany(table.insert(), [table.encode(row) for row in rows])
@@ -436,7 +436,7 @@ def _copy(source: str, target: str) -> None:
 def _timeless(document: Any) -> Any:
     """Without what two runs of the same plan may differ in."""
     if isinstance(document, dict):
-        skipped = ("created", "seconds", "started", "finished", "looks", "asked", "duration")
+        skipped = ("created", "seconds", "started", "finished", "asked", "duration")
         return {key: _timeless(value) for key, value in document.items() if key not in skipped}  # pyright: ignore
     return [_timeless(each) for each in document] if isinstance(document, list) else document  # pyright: ignore
 

@@ -231,7 +231,9 @@ def test_quiet_and_0_say_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None
     assert Display(quiet=False, stream=io.StringIO()).every == 60
 
 
-@pytest.mark.parametrize(("extra", "how"), [([], "again"), (["--fresh"], "again without --fresh")])
+@pytest.mark.parametrize(
+    ("extra", "how"), [([], "again"), (["--redraw"], "again without --redraw")]
+)
 def test_ctrl_c_is_told_once_and_truly(home: Path, extra: list[str], how: str) -> None:
     write_script(
         home / "waits.json",
@@ -271,6 +273,8 @@ def test_in_a_real_terminal_the_line_moves_and_is_wiped_away_before_the_report(h
             "any",
             "--base-url",
             server.url,
+            "--repeats",
+            "1",
         ]
         wide = {**os.environ, "COLUMNS": "100"}
         with subprocess.Popen(
@@ -287,4 +291,4 @@ def test_in_a_real_terminal_the_line_moves_and_is_wiped_away_before_the_report(h
     text = drawn.decode()
     assert process.returncode == 0, text
     assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ╌+ 0 of 2 trials", text), text
-    assert text.rindex("\x1b[2K") < text.index("Undecided whether")
+    assert text.rindex("\x1b[2K") < text.index("undecided")

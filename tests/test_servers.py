@@ -17,7 +17,6 @@ from conftest import REPOSITORY
 from upskill.errors import ModelError
 from upskill.models import Message, ModelContext, Reply, Request, Unanswered, throttling
 from upskill.models.addresses import resolve
-from upskill.models.draws import Draws, track_draws
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.pool import Models
 from upskill.models.servers import find_servers
@@ -31,7 +30,6 @@ KEY = "sk-planted-4711-secret"
 
 class Exchange(NamedTuple):
     reply: Reply | ModelError
-    draws: dict[str, int]
     bodies: list[dict[str, Any]]
     told: list[str]
 
@@ -63,12 +61,11 @@ async def ask(name: str, responses: list[dict[str, Any]], request: Request = HEL
         keys = {row.url_variables[0]: url, row.key_variables[0]: KEY}
         async with Models(ModelContext(keys=keys, retries=1, tell=told.append)) as models:
             model = await models.get(resolve(f"{name}:any", keys=keys), "teacher")
-            with track_draws(Draws()) as draws:
-                try:
-                    reply: Reply | ModelError = await model.reply(request)
-                except ModelError as error:
-                    reply = error
-    return Exchange(reply, dict(draws.reasons), bodies, told)
+            try:
+                reply: Reply | ModelError = await model.reply(request)
+            except ModelError as error:
+                reply = error
+    return Exchange(reply, bodies, told)
 
 
 @pytest.mark.parametrize("row", RESPONSES, ids=lambda row: f"{row['server']}: {row['what']}")
@@ -79,7 +76,6 @@ async def test_what_a_server_says_is_understood(
     exchange = await ask(row["server"], row["responses"])
     reply = exchange.reply
     seen: dict[str, object] = {
-        "draws": exchange.draws,
         "limits": [body.get("max_tokens") for body in exchange.bodies],
     }
     if isinstance(reply, Unanswered):

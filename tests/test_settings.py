@@ -175,17 +175,17 @@ def test_the_place_of_runs_has_one_name_an_older_one_and_a_variable(tmp_path: Pa
 
 
 def test_settings_are_changed_by_assignments(tmp_path: Path) -> None:
-    written(tmp_path / "upskill.config.yaml", "margin: 3\nstudent: haiku\n")
+    written(tmp_path / "upskill.config.yaml", "tolerance: 3\nstudent: haiku\n")
     settings = Settings.load({}, tmp_path).changed(
         [
-            "margin=2",
+            "tolerance=2",
             "gpu=true",
             "trial_cpus = 0.5",
             "ray_address=ray://head:10001",
             "eval_model=local",
         ]
     )
-    assert (settings.margin, settings.gpu, settings.trial_cpus) == (2.0, True, 0.5)
+    assert (settings.tolerance, settings.gpu, settings.trial_cpus) == (2.0, True, 0.5)
     assert (settings.ray_address, settings.student) == ("ray://head:10001", "local")
     assert settings.changed(["prices={m: {input: 1, output: 2}}"]).prices["m"].output == 2.0
 
@@ -193,13 +193,13 @@ def test_settings_are_changed_by_assignments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("margn=3", "--set: no setting named 'margn'", "Did you mean 'margin'?"),
-        ("margin", "--set margin: the value is missing", "For example: --set margin=3"),
-        ("margin=x", "--set: margin: Input should be a valid number, not 'x'", ""),
-        ("margin=[", "--set margin=[: line 1: not valid YAML: ", ""),
+        ("tolerence=3", "--set: no setting named 'tolerence'", "Did you mean 'tolerance'?"),
+        ("tolerance", "--set tolerance: the value is missing", "For example: --set tolerance=500"),
+        ("tolerance=x", "--set: tolerance: Input should be a valid number, not 'x'", ""),
+        ("tolerance=[", "--set tolerance=[: line 1: not valid YAML: ", ""),
         (
-            "margin=.inf",
-            "--set margin=.inf: line 1: not valid YAML: .inf is not a finite number",
+            "tolerance=.inf",
+            "--set tolerance=.inf: line 1: not valid YAML: .inf is not a finite number",
             "",
         ),
     ],

@@ -241,7 +241,7 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         list(store.runs())
         list(store.outcomes(run))
         list(store.bugs(run))
-        list(store.errored(run))
+        list(store.unsettled(run))
         store.run(run.id)
         for read in (
             store.progress,
@@ -249,7 +249,8 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
             store.leaks,
             store.errors,
             store.spent,
-            store.scored,
+            store.settled,
+            store.last_seeds,
         ):
             read(run)
         for query, steps in traced.plans().items():

@@ -400,7 +400,7 @@ def test_fingerprints_know_what_decides_an_outcome() -> None:
 # What is wrong is said, with its place and what to do.
 
 FIELDS_OF_OURS = (
-    "checks, evidence, expected_output, files, gpu, held_out, id, max_output_tokens, max_words,"
+    "checks, evidence, expected_output, files, gpu, group, held_out, id, max_output_tokens, max_words,"
     " mcp_servers, metadata, output_file,"
     " prompt, reference, right, tags, wrong"
 )

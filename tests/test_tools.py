@@ -858,7 +858,7 @@ async def test_the_embedded_model_acts_in_both_arms(kind: SandboxBackend) -> Non
             for id_, text in prompts.items()
         ]
     )
-    options = PlanOptions(agent="tools", bounds=Bounds(turns=2), max_output_tokens=48)
+    options = PlanOptions(runs=1, agent="tools", bounds=Bounds(turns=2), max_output_tokens=48)
     results = await results_of(make_plan(FULL, suite, [LOCAL.name], options=options))
     assert len(results) == 4
     for result in (result for result in results if result.trial.case == "long"):
@@ -1046,7 +1046,7 @@ async def test_a_canary_of_another_trial_makes_the_trial_a_leak(
     def plan_of(*cases: dict[str, Any]) -> Any:
         suite = Suite.parse([{"checks": [{"contains": "ahoy"}], **case} for case in cases])
         return make_plan(
-            GREETER, suite, [model], options=PlanOptions(agent="tools", sandbox=kind.name)
+            GREETER, suite, [model], options=PlanOptions(runs=1, agent="tools", sandbox=kind.name)
         )
 
     one = {"id": "one", "prompt": "Greet one.", "files": {"note.txt": "nothing"}}
@@ -1077,7 +1077,9 @@ async def test_opening_the_skill_is_reported_and_decides_nothing(
     suite = Suite.parse(
         [{"id": "one", "prompt": "Greet.", "checks": [*beside, {"regex": "^ahoy"}]}]
     )
-    plan = make_plan(GREETER, suite, [f"scripted:{script}"], options=PlanOptions(agent="tools"))
+    plan = make_plan(
+        GREETER, suite, [f"scripted:{script}"], options=PlanOptions(runs=1, agent="tools")
+    )
     with open_store(tmp_path / "runs") as store:
         evaluation = await evaluate(plan, store=store)
         kept = {result.trial.arm: result for result in store.results(evaluation.run)}
@@ -1181,9 +1183,12 @@ def test_5_to_7_a_hostile_student_gets_nothing_and_changes_nothing(
     made = attempts(planted, skill)
     model = hostile(planted, made)
     before = hashes(planted.parent, but=[planted / "runs"])
-    done = upskill("eval", skill, "-m", model, "--agent", "tools", "--json")
+    done = upskill("eval", skill, "-m", model, "--agent", "tools", "--repeats", 1, "--json")
     assert done.code == 0, done.err
-    after = hashes(planted.parent, but=[planted / "runs", planted.parent / "home" / ".cache"])
+    ours = [skill / "skill_meta.json"]  # has the cases that were seen
+    after = hashes(
+        planted.parent, but=[planted / "runs", planted.parent / "home" / ".cache", *ours]
+    )
     assert after == {
         name: value for name, value in before.items() if not name.startswith("home/.cache")
     }
@@ -1217,7 +1222,8 @@ def test_6_a_baseline_that_reaches_for_the_skill_finds_nothing_and_is_told(
     """Defect 6: what it guesses is not there; that it tried makes the run invalid all the same."""
     model = hostile(planted, GUESSES)
     done = upskill(
-        "eval", planted / "skills" / "greeter", "-m", model, "--agent", "tools", "--json"
+        *("eval", planted / "skills" / "greeter", "-m", model),
+        *("--agent", "tools", "--repeats", 1, "--json"),
     )
     assert done.code == 3
     arms = traces_of(planted, done.json["run"])
@@ -1309,7 +1315,7 @@ async def test_an_example_for_agents_lets_knowing_pass_and_nothing_else(
     ]
     model = write_script(tmp_path / "knowing.yaml", rules)
     results = await results_of(
-        make_plan(skill, suite, [model], options=PlanOptions(agent="tools", baseline=False))
+        make_plan(skill, suite, [model], options=PlanOptions(runs=1, agent="tools", baseline=False))
     )
     failed = {
         result.trial.case: (result.error, result.findings)
@@ -1327,7 +1333,7 @@ def test_what_an_agent_that_acts_may_cost_grows_with_its_turns(home: Path) -> No
             Skill.new("a", "Does a.", "Do a."),
             suite,
             ["openai:gpt-4o"],
-            options=PlanOptions(agent=agent, bounds=bounds),
+            options=PlanOptions(runs=1, agent=agent, bounds=bounds),
         )
         return estimate(plan, plan.trials(), {})
 

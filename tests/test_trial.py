@@ -34,7 +34,7 @@ def keys(plan: Plan, arm: str) -> set[str]:
 
 
 def test_an_embedded_model_reads_the_skill_first_and_is_then_run_arm_by_arm() -> None:
-    plan = plan_of(models=(Address("local", "local", ""),))
+    plan = plan_of(models=(Address("local", "local", ""),), temperature=0.7)
     trials = list(plan.trials())
     assert len(trials) == len(plan) == len(set(trials))
     assert trials[0] == Trial("local", "greet-1", "skill", 0)
@@ -47,14 +47,12 @@ def test_an_embedded_model_reads_the_skill_first_and_is_then_run_arm_by_arm() ->
     ]
 
 
-def test_the_arms_of_a_case_go_together_elsewhere_so_that_a_run_cut_short_has_pairs() -> None:
+def test_elsewhere_a_round_has_all_arms_and_cases_and_ends_before_the_next() -> None:
     plan = plan_of()
     trials = list(plan.trials())
     assert len(trials) == len(plan) == len(set(trials)) == 2 * 2 * 2 * 3
     assert [trial.model for trial in trials] == ["one"] * 12 + ["two"] * 12
-    for before, after in zip(trials[::2], trials[1::2], strict=True):
-        assert (before.arm, after.arm) == ("baseline", "skill")
-        assert (before.model, before.case, before.seed) == (after.model, after.case, after.seed)
+    assert [trial.seed for trial in trials] == ([0] * 6 + [1] * 6) * 2
 
 
 def test_an_equal_plan_has_equal_keys_and_the_same_fingerprint() -> None:
@@ -65,8 +63,7 @@ def test_an_equal_plan_has_equal_keys_and_the_same_fingerprint() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"temperature": 0.7},
-        {"temperature": None},
+        {"temperature": 0.0},
         {"max_output_tokens": 100},
         {"limit_is_stated": True},
         {"agent": "tools"},
@@ -107,9 +104,14 @@ def test_words_that_decide_no_outcome_change_no_key(words: dict[str, Any]) -> No
     assert after.fingerprint == plan_of().fingerprint
 
 
-def test_the_key_of_the_baseline_does_not_depend_on_the_skill() -> None:
-    before, after = plan_of(), plan_of(skill=Skill.new("greeter", "Greets.", "Say good day."))
-    assert keys(before, "baseline") == keys(after, "baseline")
+@pytest.mark.parametrize("samples", [True, False])
+def test_the_key_of_the_baseline_depends_on_the_skill_only_where_students_sample(
+    samples: bool,
+) -> None:
+    models = (ONE, TWO) if samples else (Address("local", "local", ""),)
+    other = Skill.new("greeter", "Greets.", "Say good day.")
+    before, after = plan_of(models=models), plan_of(models=models, skill=other)
+    assert (keys(before, "baseline") == keys(after, "baseline")) is not samples
     assert not keys(before, "skill") & keys(after, "skill")
     assert before.fingerprint != after.fingerprint
 

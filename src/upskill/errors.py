@@ -104,8 +104,7 @@ class TrialError(UpskillError):
 
     usage: Any = None  # what it cost anyway: a Usage; this module imports no other
     traceback: str = ""  # set when the cause is a bug in upskill
-    failure: str = ""  # its kind, a row of `models.draws.FAILURES`, if known
-    counted: bool = False  # among the failed draws of the trial
+    failure: str = ""  # its kind, a row of `models.failures.FAILURES`, if known
 
 
 class ModelError(TrialError):
@@ -124,6 +123,9 @@ class ModelError(TrialError):
         self.status = status  # the HTTP status, if any
         self.failure = failure
         self.fatal = fatal  # the next trial would fail the same way: a wrong key, an unknown model
+        self.is_final = (
+            False  # the server says that asking again is of no use, or wants a long wait
+        )
 
 
 class AgentError(TrialError):

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -92,6 +93,36 @@ def digest(value: object) -> str:
 
 def digest_text(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonMember:
+    key: str  # empty in a list
+    start: int  # of the key
+    value: int  # where its value starts
+    end: int  # where its value ends
+
+
+def json_members(text: str, at: int = 0) -> tuple[int, list[JsonMember]]:
+    """Where the inside of the object or list at this place begins, and its members. The text is JSON."""
+    decode = json.JSONDecoder().raw_decode
+    position = first = _after_space(text, at) + 1
+    members: list[JsonMember] = []
+    while text[position := _after_space(text, position)] not in "]}":
+        start = value = _after_space(text, position + (text[position] == ","))
+        key = ""
+        if text[first - 1] == "{":
+            key, end = decode(text, start)
+            value = _after_space(text, _after_space(text, end) + 1)
+        _, position = decode(text, value)
+        members.append(JsonMember(key, start, value, position))
+    return first, members
+
+
+def _after_space(text: str, position: int) -> int:
+    while text[position] in " \t\r\n":
+        position += 1
+    return position
 
 
 def short(value: object, most: int = 60) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -88,16 +88,13 @@ class Settings(BaseModel):
         ge=1,
     )
     temperature: float | None = _setting(
-        None, "For students (default: 0, or 0.7 with repeats).", ge=0, le=2
+        None, "For students (default: 0.7, or 0 for those that answer each case once).", ge=0, le=2
     )
-    margin: float = _setting(
-        5.0,
-        "If the whole interval is within this many points of zero, the decision is `no effect`.",
-        ge=0,
+    tolerance: float = _setting(
+        20.0,
+        "Points of the pass rate that do not matter: for `saves`, `no effect` and the marks of `ci`.",
+        gt=0,
         le=100,
-    )
-    scope: Literal["cases", "suite"] = _setting(
-        "cases", "What --until-decided decides about: tasks like these cases, or this exact suite."
     )
     target_pass_rate: float | None = _setting(
         None,
@@ -198,7 +195,7 @@ class Settings(BaseModel):
             if not value.strip():
                 raise UsageError(
                     f"--set {text}: the value is missing",
-                    f"For example: --set {key.strip() or 'margin'}=3",
+                    f"For example: --set {key.strip() or 'max_calls'}=500",
                 )
             try:
                 fields[OLDER_NAMES.get(key.strip(), key.strip())] = read_yaml(value)

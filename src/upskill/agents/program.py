@@ -181,7 +181,7 @@ class ProgramAgent(ABC):
                     environment=invocation.environment,
                 )
         except TrialError as error:  # the requests so far were paid for
-            error.usage = proxy.usage
+            error.usage, error.failure = proxy.usage, _failure_of(error, proxy)
             raise
         trace = rename_tools(
             redact_trace(self.read(done.output, proxy.calls), secrets_of(servers)), tools
@@ -203,7 +203,7 @@ class ProgramAgent(ABC):
             if isinstance(error, Unanswered):
                 return replace(trace, stop=error.stop, stop_details=error.message)
             if isinstance(error, TrialError):
-                error.usage = proxy.usage
+                error.usage, error.failure = proxy.usage, _failure_of(error, proxy)
                 error.hint = " ".join(filter(None, [error.hint, *proxy.warnings]))
             raise error
         stop = proxy.stop or ("seconds" if done.timed_out else trace.stop)
@@ -226,6 +226,8 @@ class ProgramAgent(ABC):
         """Why this trial cannot be scored, if so. Reaching a bound is a normal end."""
         if proxy.ceiling is not None:
             return proxy.ceiling
+        if proxy.lost is not None:
+            return proxy.lost
         if proxy.stop:
             return None
         if proxy.model_error is not None:  # even if time ran out while the program kept retrying
@@ -248,6 +250,13 @@ class ProgramAgent(ABC):
                 f"{self.spec.name} exited with code {done.code} without an answer: {quote}"
             )
         return None
+
+
+def _failure_of(error: TrialError, proxy: Proxy) -> str:
+    """The row of FAILURES. Once its model has answered, or may have, the student was asked."""
+    if not proxy.asked:
+        return "not started"
+    return "agent" if proxy.turns else error.failure
 
 
 def find_program(name: str, install: str) -> Program:

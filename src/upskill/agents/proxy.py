@@ -24,8 +24,14 @@ from upskill.agents import Bounds
 from upskill.agents.allow_list import CONTENT_FIELDS, RequestFilter, Wire, points_outside
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address, Role, Unanswered
-from upskill.models.draws import Draws, current_draws, proxy_failures, status_failure, why_no_answer
 from upskill.models.endpoints import ENDPOINTS
+from upskill.models.failures import (
+    FAILURES,
+    PROXY_ERRORS,
+    proxy_failure,
+    status_failure,
+    why_no_answer,
+)
 from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, is_unreadable, proxy_for
 from upskill.models.ledger import Ledger
@@ -147,9 +153,9 @@ class Proxy:
     calls: dict[str, Step] = field(
         default_factory=dict[str, Step]
     )  # of tools, by id, as the model was told of them
-    draws: Draws | None = field(
-        default_factory=current_draws
-    )  # of the trial: the program may ask again
+    asked: bool = False  # a call to the model has left
+    # An answer that may have been on its way was lost: the trial is missing, and nothing is asked again.
+    lost: ModelError | None = None
     filter: RequestFilter = field(init=False)
     _pending: int = 0
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
@@ -233,6 +239,7 @@ class Proxy:
                 "include_usage": True
             }
         meter = UsageMeter(self.upstream.wire, self.upstream.price, body)
+        self.asked = True
         self._pending += 1
         try:
             return await self._forward(request, path, body, meter)
@@ -241,8 +248,10 @@ class Proxy:
             self.turns += meter.answered
             if meter.answered or meter.model_error:
                 self.model_error = meter.model_error
-            if meter.failure and self.draws:
-                self.draws.add(meter.failure, meter.status)
+            # A bad request got no answer, and its program may know how to ask better.
+            may_be_lost = meter.failure not in ("", "other status")
+            if meter.model_error and may_be_lost and FAILURES[meter.failure].reached:
+                self.lost = self.lost or meter.model_error
             if meter.started:
                 usage = meter.usage()
                 self.usage = self.usage + usage
@@ -251,6 +260,8 @@ class Proxy:
                     self.ledger.record(self.role, usage)
 
     def _limit_reached(self) -> str:
+        if self.lost is not None:
+            return "this trial ends here: an answer was lost"
         if self.turns + self._pending >= self.bounds.turns:
             self.stop = self.stop or "turns"
         elif self.bounds.tokens is not None and self.usage.total_tokens >= self.bounds.tokens:
@@ -298,9 +309,10 @@ class Proxy:
                 log.debug("%s %s: %d", request.method, request.path, answer.status)
                 if answer.status != 200:
                     return await self._forward_error(answer, meter)
-                for failure in proxy_failures(answer.headers):
-                    if self.draws:
-                        self.draws.add(failure)
+                if failure := proxy_failure(answer.headers):
+                    message, hint = PROXY_ERRORS[failure]
+                    meter.fail(ModelError(message, hint, status=200), failure)
+                    return _error_response(502, message)
                 return await self._stream(request, answer, meter)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             meter.fail(
@@ -315,14 +327,10 @@ class Proxy:
         text = redact((await answer.read()).decode("utf-8", "replace"), self.upstream.secrets)
         message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
         error = self._model_error(f"the server answered {answer.status}", message, answer.status)
-        failure = (
-            ""
-            if isinstance(error, Unanswered)
-            else status_failure(answer.status, answer.headers, message)
-        )
+        failure = "" if isinstance(error, Unanswered) else status_failure(answer.status, message)
         # Otherwise the trial goes on, but the program may ask again.
         is_ours = not failure or not (self.turns and answer.status in REQUEST_STATUSES)
-        meter.fail(error if is_ours else None, failure, answer.status)
+        meter.fail(error if is_ours else None, failure)
         return web.Response(
             status=answer.status, body=text.encode(), headers=_returned_headers(answer)
         )
@@ -491,7 +499,6 @@ class UsageMeter:
         self.answered = False
         self.model_error: ModelError | None = None
         self.failure = ""  # a row of FAILURES
-        self.status: int | None = None
         self.error = ""  # in the answer
         self.reason: str | None = None  # why the answer ended, in the provider's word
         self.is_empty = True  # no part of an answer has come
@@ -502,10 +509,10 @@ class UsageMeter:
         self._plain = bytearray()  # of an answer that is not a stream
         self._partial_line = b""
 
-    def fail(self, error: ModelError | None, failure: str, status: int | None = None) -> None:
-        self.model_error, self.failure, self.status = error, failure, status
+    def fail(self, error: ModelError | None, failure: str) -> None:
+        self.model_error, self.failure = error, failure
         if error is not None:
-            error.counted = True  # by the proxy
+            error.failure = failure
 
     def feed(self, chunk: bytes) -> None:
         lines = (self._partial_line + chunk).split(b"\n")

@@ -26,7 +26,7 @@ class AuthoringEvents(Events):
     )
     attempt_ended: Callable[[Attempt], None] = _ignore  # after it was stored
     duel_started: Callable[[Plan], None] = (
-        _ignore  # two candidates against each other, on fresh seeds
+        _ignore  # two candidates against each other, on new draws
     )
     confirmation_ended: Callable[[Confirmation], None] = _ignore
     replace_edited: Callable[[Path, str], bool] | None = (

@@ -43,11 +43,11 @@ from upskill.models.embedded.capacity import next_student
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
-from upskill.plain import counted, dict_or_empty, digest
+from upskill.plain import counted, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
 from upskill.runs.planning.options import choose_students
-from upskill.runs.planning.plan import USED_KEY, Plan, PlanOptions, make_plan
-from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
+from upskill.runs.results.evaluation import Evaluation, is_too_weak
 from upskill.runs.running.evaluate import check_suite_quality
 from upskill.runs.stores import Store, find_store
 from upskill.skills import Skill
@@ -55,14 +55,14 @@ from upskill.suites import Suite
 from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redaction.redact import describe_counts, redact
-from upskill.verdicts.advice import is_too_weak
-from upskill.verdicts.verdict import UNTESTED
 
 ONLY_A_SENTENCE = (
     "This skill comes ONLY FROM THE MODEL'S MEMORY: there is no source. Pass one with --from (a document, a trace)"
     " or -e."
 )
-ALSO_ITS_TESTS = "Its tests would come from the same memory, so the result is called untested, whatever its numbers."
+ALSO_ITS_TESTS = (
+    "Its tests would come from the same memory, so they could not show that either is right."
+)
 # To see whether a plan can be made.
 _PLACEHOLDER = Skill.new("task", "A task.", "A task.")
 _PLACEHOLDER_SUITE = Suite.parse(
@@ -243,6 +243,7 @@ class Generation:
         skill = mark_own_lines(provenance.add_to(named_after(folder, skill)), self.material)
         # Cases for a change that was not made would only fail.
         skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
+        skill = self._with_seen(skill, refinement) if refinement else skill
         skill, previous = self.destination.save(skill, folder)
         self.destination.remove_draft(self.draft, folder, quietly=self.repeats)
         if self.requested and not is_improved:
@@ -558,7 +559,8 @@ class Generation:
         def attempt_ended(attempt: Attempt) -> None:
             self.events.attempt_ended(attempt)
             if attempt.accepted and attempt.skill is not self.material.skill:
-                self._keep_draft(attempt.skill, suite)
+                used = attempt.evaluation.plan.suite.by_id if attempt.evaluation else ()
+                self._keep_draft(self._with_used(attempt.skill, used), suite)
 
         return await refine(
             drafts,
@@ -607,6 +609,19 @@ class Generation:
         )
         return SearchCost(search, writing | store.spent(*runs))
 
+    def _with_seen(self, skill: Skill, refinement: Refinement) -> Skill:
+        """With the cases that chose its text, and those that measured it, in its record of seen cases."""
+        if refinement.selected:
+            skill = self._with_used(skill, refinement.cases_used)
+        evaluation = refinement.held_out or refinement.fit
+        measured = evaluation.plan.suite.by_id if evaluation else ()
+        return skill.with_seen(measured, skill.text_hash)
+
+    def _with_used(self, skill: Skill, cases: Iterable[str]) -> Skill:
+        """With the cases of a search in its record: their results belong to the text before it."""
+        older = self.material.skill
+        return skill.with_seen(cases, older.text_hash if older else "")
+
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
         provenance, is_improved = Provenance.of(skill), self._is_improved(skill)
         if self.material.skill is None:
@@ -615,9 +630,6 @@ class Generation:
             provenance = provenance.with_request(self.teacher.name, self.material.task)
         if is_improved or self.material.skill is None:
             provenance = provenance.with_source_files(self.material.files)
-        if refinement and refinement.selected:
-            used = dict_or_empty(provenance.metadata.get(USED_KEY)) | refinement.cases_used
-            provenance = replace(provenance, metadata=dict(provenance.metadata) | {USED_KEY: used})
         # The pass rate on held-out cases where there are some, else the fit.
         evaluation = (refinement.held_out or refinement.fit) if refinement else None
         if refinement is None or evaluation is None:
@@ -629,7 +641,8 @@ class Generation:
             "evaluated_on": shared_name(verdict.model),
             "evaluated_cases": refinement.evaluated_cases,
             "pairs": verdict.pairs,
-            "decision": UNTESTED if verdict.reason == UNTESTED else verdict.decision,
+            "decision": verdict.decision,
+            "about": verdict.about,
         }
         return replace(provenance, metadata=dict(provenance.metadata) | result).with_state("")
 

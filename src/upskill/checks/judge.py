@@ -17,7 +17,6 @@ from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, read_left
 from upskill.errors import CheckError, JudgeError
 from upskill.models import Message, Reply, Request
-from upskill.models.draws import current_draws
 from upskill.models.prompt import read_prompt
 from upskill.plain import as_list, as_mapping, object_schema
 
@@ -214,7 +213,7 @@ def _prove(
             if grade.doubt and not (denies(statement) and _plain(grade.quote) in _plain(statement))
         ]
         if unproven:
-            raise _Unusable("; ".join(unproven), meant=[grade.passed for grade in looked])
+            raise _Unusable("; ".join(unproven))
     return looked
 
 
@@ -263,11 +262,7 @@ _PAIR_FORM = Form("better", PAIR, '`reason` (one sentence) and `better` ("A", "B
 
 
 class _Unusable(Exception):
-    """What is wrong with a reply, in words for the judge; `meant`: the grades in it, if that is beyond doubt."""
-
-    def __init__(self, problem: str, meant: Sequence[bool] = ()) -> None:
-        super().__init__(problem)
-        self.meant = meant
+    """What is wrong with a reply, in words for the judge."""
 
 
 async def _ask(
@@ -297,15 +292,11 @@ async def _ask(
     messages = (*messages, Message("assistant", reply.text or "(nothing)"), Message("user", again))
     reply = await evidence.ask(replace(request, messages=messages))
     try:
-        result = read(_find_object(reply, form.key, content))
+        return read(_find_object(reply, form.key, content))
     except _Unusable as second:
         raise JudgeError(
             f"the judge gave no usable grade, even when asked again: {second}"
         ) from second
-    is_same = isinstance(result, list) and [grade.passed for grade in result] == first.meant
-    if not is_same and (draws := current_draws()):
-        draws.add("judge reply")
-    return result
 
 
 def _find_object(reply: Reply, key: str, content: dict[str, Any]) -> dict[str, Any]:

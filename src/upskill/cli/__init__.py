@@ -1,8 +1,9 @@
 """The command line: one thin file per command in `commands` (`COMMANDS`), imported only when that command runs.
 
 `options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark;
-`library` is what ci and recheck share; `last_verdicts` reads the last verdicts of a skill; `help` lays out help pages;
-`console` prints; `progress` shows slow work; `watch` waits for saved files; `log` sets up logging for `-v`.
+`library` is what ci and experiments share; `last_verdicts` reads the last verdicts of a skill; `forecast` says what
+`eval --plan` found; `help` lays out help pages; `console` prints; `progress` shows slow
+work; `watch` waits for saved files; `log` sets up logging for `-v`.
 
 Only this part prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
@@ -36,12 +37,10 @@ COMMANDS = {
     "versions": "List the versions of a skill, or compare two.",
     "eval": "Run a student with and without a skill and compare the two.",
     "ci": "Check the skills that a branch changed, for CI.",
-    "recheck": "Check which skills in a library a model still needs.",
     "distill": "Find the shortest version of a skill that is not worse.",
     "challenge": "Look for requests where a skill misleads the model.",
     "trigger": "Measure whether a skill activates when it should, and only then.",
     "matrix": "Find skills that take each other's requests.",
-    "plan": "Estimate how many cases and repeats you need, and the cost.",
     "show": "Show a run: every trial with its prompt, answer and findings.",
     "report": "Write a run as one HTML page that opens anywhere.",
     "compare": "Show which cases changed between two runs, with both answers.",
@@ -65,7 +64,9 @@ REMOVED = {
     "delete": "there is no `delete`. Delete the skill's folder; `upskill store prune` deletes old runs.",
     "feedback": "`feedback` was removed. Review answers in `upskill view`; `generate --feedback` reads the reviews.",
     "mcp": "`mcp` was removed. Agents can run upskill in a shell; skills/upskill tells them which commands to use.",
+    "plan": "`plan` was removed. `eval SKILL --plan` says what a run can decide; a table of cases is in the docs.",
     "push": "`push` was removed. Publish with `gh skill` or `npx skills`; `upskill pack` writes archives and plugins.",
+    "recheck": "`recheck` was removed. `upskill ci --all -m MODEL` says which skills a model still needs.",
     "store check": "`store check` was removed. Commands name a damaged store when they read it.",
     "store copy": "`store copy` was removed. A new store starts empty; earlier runs stay where they are.",
 }

@@ -25,13 +25,13 @@ from upskill.runs.stores import find_store
 from upskill.skills import Skill, load_skills
 from upskill.suites import Suite
 from upskill.suites.suite import CaseFilter
+from upskill.verdicts import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from upskill.models.cassette import Cassette
     from upskill.verdicts.requirements import Requirement
 
 STORED = "-"  # in place of the file of --replay: what is in the store
-MAX_ROUNDS = 20  # of --until-decided, where --repeats does not say
 
 
 @dataclass(kw_only=True)
@@ -82,8 +82,13 @@ class EvalOptions(MeasureOptions, CommandOptions):
     until_decided: bool = option(
         "--until-decided",
         default=False,
-        help="Run round after round, each case once with and once without the skill, until there is a decision, "
-        "for at most --repeats rounds (20 unless you set it). The test corrects for looking after every round.",
+        help=f"Run round after round, each case once with and once without the skill, until there is a decision, "
+        f"for at most --repeats rounds ({MAX_ROUNDS} unless you set it). Both questions are then asked at 99 %.",
+    )
+    plan_only: bool = option(
+        "--plan",
+        default=False,
+        help="Run nothing: show the calls, the cost and what the suite can decide.",
     )
     controls: bool = option(
         "--controls",
@@ -100,8 +105,8 @@ class EvalOptions(MeasureOptions, CommandOptions):
         "--require",
         default=(),
         help='Exit with 1 unless this holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
-        'Judged at the unfavorable end of the interval unless written as "point:lift>=0.1"; '
-        '"these:decision=helps" applies to exactly these cases, not to tasks like them.',
+        'Judged at the unfavorable end of the interval unless written as "point:lift>=0.1"; "tasks:" or "these:" '
+        "before it chooses the question.",
         metavar="CONDITION",
     )
     reports: tuple[str, ...] = option(
@@ -110,6 +115,15 @@ class EvalOptions(MeasureOptions, CommandOptions):
         help=f"Write a report ({', '.join(REPORTS.table)}) to FILE. Without FILE, print it instead of the usual "
         "output. Repeatable.",
         metavar="KIND[=FILE]",
+    )
+    tolerance: float | None = option(
+        "--tolerance",
+        default=None,
+        help="Points of the pass rate that do not matter (default 20).",
+        metavar="POINTS",
+        minimum=0.1,
+        maximum=100,
+        hidden=True,
     )
     receipt: bool = option(
         "--receipt",
@@ -130,9 +144,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
         metavar="[FILE]",
         bare=STORED,
     )
-    resume: bool = option(
-        "--resume", default=False, help="Continue a stored run of this plan; fail if there is none."
-    )
     verbose: int = option(
         "-v",
         "--verbose",
@@ -146,6 +157,10 @@ class EvalOptions(MeasureOptions, CommandOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.as_json = self.as_json or "json" in self.reports
+
+    @property
+    def tolerated_share(self) -> float:
+        return super().tolerated_share if self.tolerance is None else self.tolerance / 100
 
     @property
     def cache_mode(self) -> CacheMode:
@@ -171,13 +186,14 @@ class EvalOptions(MeasureOptions, CommandOptions):
     def check(self) -> None:
         self.parse_requirements()
         self.open_executor()
-        if self.resume and (
-            flag := first_given({"--fresh": self.fresh, "log_runs=false": not self.keeps_runs})
-        ):
-            raise UsageError(f"--resume and {flag} cannot be used together")
         if self.base_url and not (self.students or self.settings.student):
             raise UsageError(
                 "--base-url needs the name of a model on that server", "Choose one with -m MODEL."
+            )
+        if self.until_decided and (self.repeats or 0) > MAX_ROUNDS:
+            raise UsageError(
+                f"--until-decided runs at most {MAX_ROUNDS} rounds",
+                f"Drop --repeats, or use --repeats {MAX_ROUNDS}.",
             )
         if self.no_baseline and self.until_decided:
             hint = "Nothing can be decided without a baseline."
@@ -212,18 +228,13 @@ class EvalOptions(MeasureOptions, CommandOptions):
                 f"{part} and {flag} cannot be used together: a decision needs the whole suite",
                 f"Drop {part}.",
             )
-        if self.fresh:
-            raise UsageError(
-                f"{part} and --fresh cannot be used together: rerunning cases until they pass proves nothing",
-                f"Drop --fresh; {part} reruns what an edit changed. For other samples use --seed.",
-            )
 
     def _check_watch(self) -> None:
         others = {
             "--json": self.as_json,
-            "--fresh": self.fresh,
+            "--redraw": self.redraw,
             "cache=false": not self.settings.cache,
-            "--resume": self.resume,
+            "--plan": self.plan_only,
             "--batch": self.batch,
         }
         if flag := first_given(others):
@@ -318,9 +329,9 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     def make_plan(self, skill: Skill, suite: Suite | None) -> Plan:
         cassette = self.cassette
-        usual = self.settings.repeats or self.default_repeats
-        recorded = cassette.settings.runs if cassette else usual
-        repeats = self.repeats or (MAX_ROUNDS if self.until_decided else recorded)
+        repeats = self.repeats or (MAX_ROUNDS if self.until_decided else self.settings.repeats)
+        if cassette and not self.repeats:
+            repeats = cassette.settings.runs
         options = self._plan_options(skill, repeats)
         if cassette is None:
             return make_plan(
@@ -335,7 +346,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         self.tell(f"Replaying {cassette.size} from {cassette.path}: no model is called.")
         return plan_from(plan, cassette)
 
-    def _plan_options(self, skill: Skill, repeats: int) -> PlanOptions:
+    def _plan_options(self, skill: Skill, repeats: int | None) -> PlanOptions:
         settings = self.settings
         return PlanOptions(
             base_url=self.base_url,
@@ -369,11 +380,10 @@ class EvalOptions(MeasureOptions, CommandOptions):
             cost, source = making_cost(plan.skill, plan.reference_skill), META
         return RunOptions(
             executor=executor,
-            fresh=self.fresh,
-            resume=self.resume,
+            redraw=self.redraw,
             partial=True,
-            until_decided=settings.scope if self.until_decided else None,
-            margin=settings.margin / 100,
+            until_decided=self.until_decided,
+            tolerance=self.tolerated_share,
             making_cost=cost,
             making_source="" if cost is None else source,
             strict_suite=settings.strict_suite,

@@ -111,10 +111,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("--require", "--tolerance", "--strict"),
     ),
     "Running": (
+        "--plan",
         "--max-cost",
         "--yes",
+        "--redraw",
         "--fresh",
-        "--resume",
         "--replay",
         "--concurrency",
         "--executor",
@@ -188,6 +189,8 @@ class Command(click.Command):
             if error.option_name in UNKNOWN_FLAGS:
                 advice = UNKNOWN_FLAGS[error.option_name]
                 raise click.UsageError(f"there is no {error.option_name}. {advice}") from error
+            if error.option_name == "--fresh" and "--redraw" in self._flags:
+                raise click.UsageError("--fresh is now --redraw", ctx) from error
             from upskill.settings import Settings  # noqa: PLC0415 - pydantic comes with it
 
             key = error.option_name.lstrip("-").replace("-", "_")

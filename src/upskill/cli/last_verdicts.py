@@ -64,7 +64,7 @@ def verdicts_on_record(store: Store | None, skill: Skill) -> list[dict[str, Any]
             "of": of,
             "other_suite": other_suite(source[0], skill.name),
         }
-        row |= {"replayed": "", "changed": changed}
+        row["changed"] = changed
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What `ci`, `recheck`, `distill`, `challenge`, `matrix` and `tests --score` share: many plans under one ceiling."""
+"""What `ci`, `distill`, `challenge`, `matrix` and `tests --score` share: many plans under one ceiling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from upskill.cli.console import check_writable, write_file
 from upskill.cli.options import CommandOptions, confirm_cost
@@ -38,8 +38,6 @@ Found = TypeVar("Found")
 @dataclass(kw_only=True)
 class PlansOptions(MeasureOptions, CommandOptions):
     """Of a command that runs many plans with the same models, under one ceiling."""
-
-    default_repeats: ClassVar[int] = 2  # more than one: sampled
 
     judge: str | None = model_option(
         "--judge", help="The model that grades cases with `judge` checks."
@@ -74,7 +72,9 @@ class PlansOptions(MeasureOptions, CommandOptions):
         return make_plan(skill, suite, students, options)
 
     def run(self, plans: Coroutine[Any, Any, Found]) -> Found:
-        again = f"Run the same command again{' without --fresh' if self.fresh else ''} to continue."
+        again = (
+            f"Run the same command again{' without --redraw' if self.redraw else ''} to continue."
+        )
         with RunProgress(
             quiet=True, interrupted=f"interrupted. {again}" if self.keeps_runs else ""
         ):
@@ -94,9 +94,12 @@ class PlansOptions(MeasureOptions, CommandOptions):
         expected = estimate(plan, plan.trials(), engine.models.context.prices)
         confirm_cost(self, expected, words.format(expected.words))
 
-    def open_models(self, store: Store, progress: RunProgress) -> Models:
+    def open_models(
+        self, store: Store, progress: RunProgress, ledger: Ledger | None = None
+    ) -> Models:
         context = self.model_context(Events(message=self.tell, reading=progress.reading))
-        return Models(context, replies=store, cache=self.cache_mode, ledger=Ledger(self.ceilings))
+        ledger = ledger or Ledger(self.ceilings)
+        return Models(context, replies=store, cache=self.cache_mode, ledger=ledger)
 
     def measurer(
         self,
@@ -106,18 +109,18 @@ class PlansOptions(MeasureOptions, CommandOptions):
         started: Callable[[Plan, Run, Collection[Trial]], None],
     ) -> Measure:
         events = Events(started=started, result=progress.result, message=self.tell)
-        fresh: set[str] = set()  # plans that were started over; what they have since is theirs
+        redrawn: set[str] = set()  # plans that have their further rounds
 
         async def measure(plan: Plan, run_options: RunOptions) -> Evaluation:
             here = replace(
                 run_options,
                 partial=True,
                 executor=self.open_executor(),
-                fresh=self.fresh and plan.fingerprint not in fresh,
-                margin=self.settings.margin / 100,
+                redraw=self.redraw and plan.fingerprint not in redrawn,
+                tolerance=self.tolerated_share,
                 strict_suite=self.settings.strict_suite,
             )
-            fresh.add(plan.fingerprint)
+            redrawn.add(plan.fingerprint)
             with progress:
                 return await evaluate(plan, store=store, models=models, options=here, events=events)
 

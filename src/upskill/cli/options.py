@@ -75,7 +75,7 @@ class CommandOptions(CommonOptions, OutputOptions):
     set_values: tuple[str, ...] = option(
         "--set",
         default=(),
-        help="Any setting from upskill.config.yaml, such as margin=3, max_calls=500 or gpu=true; repeatable. "
+        help="Any setting from upskill.config.yaml, such as tolerance=10, max_calls=500 or gpu=true; repeatable. "
         "The reference lists them all, under Settings.",
         metavar="KEY=VALUE",
     )
@@ -234,7 +234,7 @@ def find_run(store: Store, name: str) -> Run:
     """By an id, the start of one, `last` or `last~1` (the run before the last). `last:held-out` is the latest run on
     held-out cases alone, `last:train` that of the same skill on train cases; neither is against another skill."""
     if back := COUNTED_BACK.fullmatch(name):
-        runs = list(islice(store.runs(newest_first=True, whole=True), int(back[1]) + 1))
+        runs = list(islice(store.runs(newest_first=True, listed=True), int(back[1]) + 1))
         if len(runs) > int(back[1]):
             return runs[-1]
         raise UsageError(
@@ -244,7 +244,7 @@ def find_run(store: Store, name: str) -> Run:
     if name not in ("last:held-out", "last:train"):
         return store.run(name)
     skill = None
-    for run in store.runs(newest_first=True, whole=True):
+    for run in store.runs(newest_first=True):
         side = side_of(run) if not run.plan.reference_skill else ""
         if name == "last:held-out" and side == "held-out":
             return run
@@ -266,7 +266,7 @@ def find_run(store: Store, name: str) -> Run:
 
 def side_of(run: Run) -> str:
     """Which cases `generate` ran; empty: all of them, or somebody else chose them."""
-    suite, is_search = run.plan.suite, run.plan.analysis.reported is False
+    suite, is_search = run.plan.suite, run.plan.purpose == "search"
     sides = {case.held_out for case in suite.cases} if not suite.part else set[bool]()
     return "held-out" if sides == {True} else "train" if sides == {False} and is_search else ""
 

@@ -9,14 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from upskill.skills.files import IGNORED_NAMES
+from upskill.skills.seen import METADATA
 
-POLL = 0.5  # seconds between looks; an editor may write a file in several steps, so a change has to last for one
+POLL = 0.5  # seconds between checks; an editor may write a file in several steps, so a change has to last for one
 
 Seen = dict[Path, tuple[int, int, int]]  # when each was changed, its size, and which file it is
 
 
 class Watched:
-    """Files, and all files below folders, except the runs and reports that we write."""
+    """Files, and all files below folders, except what we write: runs, reports and the record of seen cases."""
 
     def __init__(self, paths: Iterable[str | Path], ours: Iterable[str | Path]) -> None:
         absolute = (Path(path).absolute() for path in paths)
@@ -60,7 +61,7 @@ class Watched:
                     names[:] = [
                         name
                         for name in names
-                        if name not in IGNORED_NAMES and here / name not in self.ours
+                        if name not in (*IGNORED_NAMES, METADATA) and here / name not in self.ours
                     ]
                 yield from (here / name for name in files)
 

@@ -5,7 +5,7 @@ two, so each case is weighed by itself: did it become one that fails? A group wh
 aside. Half of a group is run only on the cases that noticed the whole. In the end all that was set aside is taken out
 together, on all cases, so of two blocks that say the same one stays.
 
-All of that is a guess from few trials. What it comes to is tested on fresh seeds and all cases, with a test that may be
+All of that is a guess from few trials. What it comes to is tested on new draws and all cases, with a test that may be
 looked at after every round: a block hurts if the student is shown to do better without it, and the shorter skill is
 accepted if it is shown not to be worse than the tolerance. The tests of a search share one error level.
 
@@ -21,11 +21,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from typing import TypeVar
 
-import numpy as np
-
+from upskill.verdicts.interval import Estimate, mean_share, paired_lift
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import Estimate, wilson_interval
-from upskill.verdicts.these_cases import lift_on_these_cases
 
 TOLERANCE = 0.05  # the loss of pass rate that the shorter skill may have
 MAX_PAIRS = 2_400  # of the last test: if one trial in ten fails by chance, a tolerance of 5 points takes that many
@@ -38,10 +35,6 @@ NOTICED, UNNOTICED = (
     math.log(240),
     -math.log(240),
 )  # odds at which a case is taken to have changed, or not to
-COPIES, MIN_COPIES = (
-    2,
-    96,
-)  # of a student that repeats itself: rounds of a group, and trials of the whole skill
 REMAINS = 0.25  # of its pass rate, if a case lost what it needs
 MIN_ROOM = 0.4  # a case that passes less often has little to lose
 HOPELESS = 0.25  # one that two lines break passes less often
@@ -49,11 +42,7 @@ HOPELESS = 0.25  # one that two lines break passes less often
 # k-th test of a kind gets 1/k(k+1) of it.
 ACCEPTING, ACCUSING = 0.04, 0.01
 MAX_CONFIRMATIONS = 4
-SHOWN_WORSE, ABOVE_ZERO, SHARE = (
-    math.log(20),
-    1e-9,
-    math.log(6),
-)  # the last: of the level, for copies
+SHOWN_WORSE, ABOVE_ZERO = math.log(20), 1e-9
 BETS = (0.15, 0.3, 0.55, 0.95)  # fractions of what may be risked
 FRESH_SEEDS = 500_000  # added to the seeds of the search
 
@@ -95,7 +84,7 @@ class Ablation:
     cases: tuple[str, ...]
     measure: Measure
     tolerance: float = TOLERANCE
-    rounds: int = 0  # at most; 0: as many as make MAX_PAIRS
+    rounds: int = 0  # at most; 0: as many as make MAX_PAIRS; 1: what is seen is the truth
     seed: int = 0
     tell: Callable[[str], None] = lambda _: None
     dropped: Blocks = NOTHING
@@ -106,9 +95,6 @@ class Ablation:
     accepted: bool = False  # the shorter skill is shown not to be worse
     confirmations: int = 0
     trials: int = 0
-    repeats_itself: bool = (
-        True  # so far each repeat is a copy: then what is seen is the truth on these cases
-    )
     outcomes: dict[tuple[Blocks, str, str], dict[int, Outcome]] = field(
         default_factory=dict[tuple[Blocks, str, str], dict[int, Outcome]]
     )  # by removed blocks, model and case, then by seed
@@ -128,10 +114,15 @@ class Ablation:
         self.first_fresh_seed = self.seed + FRESH_SEEDS
 
     @property
+    def is_exact(self) -> bool:
+        """The students always give the same answer: then what is seen is the truth on these cases."""
+        return self.rounds == 1
+
+    @property
     def expected_rounds(self) -> int:
         """Roughly, of all cases."""
         blocks = len(self.sections)
-        searching = blocks if self.rounds == 1 else FIRST_ROUNDS * blocks // 2 + REFERENCE_ROUNDS
+        searching = blocks if self.is_exact else FIRST_ROUNDS * blocks // 2 + REFERENCE_ROUNDS
         return searching + math.ceil(
             2 * self.rounds / 3
         )  # of the whole and the shorter one: mostly, a third does
@@ -140,7 +131,6 @@ class Ablation:
 
     async def search(self) -> None:
         await self._run_whole()
-        self.repeats_itself &= self.rounds == 1 or self.rounds * len(self.cases) >= MIN_COPIES
         await self._find_harmful()
         if self.has_nothing_to_lose:
             return  # then no block would be missed
@@ -155,8 +145,6 @@ class Ablation:
     async def _run_whole(self) -> None:
         await self.extend(NOTHING, self.cases, REFERENCE_ROUNDS)
         self.models = list(dict.fromkeys(model for _, model, _ in self.outcomes))
-        if self.repeats_itself:  # or chance has not shown yet
-            await self.extend(NOTHING, self.cases, math.ceil(MIN_COPIES / len(self.cases)))
 
     async def _find_harmful(self) -> None:
         """Try parts of the skill on the cases that fail with it. What one of them needs may be in the same part as what
@@ -182,7 +170,7 @@ class Ablation:
             for part in range(4)
         ]
         groups = list(dict.fromkeys(filter(None, groups)))
-        if self.repeats_itself and len(groups) > 3:
+        if self.is_exact and len(groups) > 3:
             tests = [await self._test(frozenset(group), failing) for group in groups]
             passing = Counter(case for tested in tests for case in tested.gained)
             failing = tuple(
@@ -208,9 +196,7 @@ class Ablation:
         self.harmful = dict.fromkeys(self.dropped, False)
         if self.harmful:  # with them out, other blocks may matter to these cases
             self.fixed = frozenset(failing).union(*self.suspects.values())
-            await self.extend(
-                self.dropped, sorted(self.fixed), 1 if self.repeats_itself else REFERENCE_ROUNDS
-            )
+            await self.extend(self.dropped, sorted(self.fixed), REFERENCE_ROUNDS)
 
     async def _find_culprits(
         self, group: tuple[int, ...], beside: Blocks, cases: tuple[str, ...]
@@ -287,9 +273,8 @@ class Ablation:
     async def _test(self, group: Blocks, cases: tuple[str, ...]) -> Tested:
         """Run what is left without the group until each case has been noticed to change, or not to."""
         removed, waiting, rounds = self.dropped | group, cases, 0
-        while waiting and rounds < (
-            limit := min(COPIES if self.repeats_itself else SCREENING_ROUNDS, self.rounds)
-        ):
+        limit = min(SCREENING_ROUNDS, self.rounds)
+        while waiting and rounds < limit:
             rounds = min(limit, rounds + 2 if rounds else FIRST_ROUNDS)
             await self.extend(removed, waiting, rounds)
             waiting = tuple(case for case in waiting if self._is_open(removed, case))
@@ -315,7 +300,7 @@ class Ablation:
         """Logarithms: how much better a loss on this case explains its trials than no change; and a gain."""
         rate, trials = self._rate(model, case), self._scored(removed, model, case)
         passed, failed = sum(trials), len(trials) - sum(trials)
-        if self.repeats_itself:
+        if self.is_exact:
             before, after = rate > 0.5, passed > 0
             return (math.inf if before and not after else -math.inf), (
                 math.inf if after and not before else -math.inf
@@ -361,8 +346,6 @@ class Ablation:
             for row in await self.measure(removed, names, range(start, end)):
                 self.trials += 1
                 rows = self.outcomes.setdefault((removed, row.model, row.case), {})
-                if rows and not row.answer == next(iter(rows.values())).answer != 0:
-                    self.repeats_itself = False
                 rows[row.seed] = row
             self._next_seed |= dict.fromkeys(((removed, case, fresh) for case in names), end)
 
@@ -426,7 +409,7 @@ class Ablation:
     async def _compare(
         self, removed: Blocks, reference: Blocks, level: float, better: Sequence[str] = ()
     ) -> tuple[bool, bool]:
-        """On fresh seeds and all cases: whether it is shown to lose no more than the tolerance, for every student,
+        """On new draws and all cases: whether it is shown to lose no more than the tolerance, for every student,
         and to be better on some, for any; and whether the opposite is."""
         rounds, shown, refuted = 0, False, False
         while not (shown or refuted) and rounds < self.rounds:
@@ -451,18 +434,10 @@ class Ablation:
     def _weigh(self, pairs: Sequence[Pair], mean: float, level: float) -> tuple[bool, bool]:
         differences = [after - before for _, before, after in pairs]
         room = sum(differences) / max(1, len(differences)) - mean
-        if self.rounds == 1 and self.repeats_itself:  # greedy: what is seen is the truth
+        if self.is_exact:
             return room >= 0.0, room < 0.0
-        # So many copies have at most the chance exp(-unseen) if they hide a difference that large.
-        unseen = (
-            room * (len(pairs) - len({case for case, _, _ in pairs}))
-            if self.repeats_itself
-            else 0.0
-        )
-        opposite = max(-unseen, log_wealth([-each for each in differences], -mean))
-        return max(unseen - SHARE, log_wealth(differences, mean)) >= -math.log(
-            level
-        ), opposite >= SHOWN_WORSE
+        is_refuted = log_wealth([-each for each in differences], -mean) >= SHOWN_WORSE
+        return log_wealth(differences, mean) >= -math.log(level), is_refuted
 
     def pairs(
         self,
@@ -498,7 +473,7 @@ class Ablation:
             pairs = self.pairs(
                 tested.removed, tested.reference, model, fresh=False, cases=tested.cases
             )
-            change = lift(pairs, is_exact=self.repeats_itself)
+            change = lift(pairs, is_exact=self.is_exact)
             share = len(tested.cases) / len(self.cases)  # the others did not notice a larger group
             points = Estimate(
                 -share * change.value, -share * change.high, -share * change.low, change.level
@@ -528,7 +503,7 @@ class Ablation:
         )
 
     def pass_rate(self, removed: Blocks, model: str) -> Estimate | None:
-        """On exactly these cases, from fresh seeds."""
+        """On exactly these cases, from new draws."""
         trials = [
             passed
             for case in self.cases
@@ -537,24 +512,19 @@ class Ablation:
         if not trials:
             return None
         rate = sum(trials) / len(trials)
-        low, high = (
-            (rate, rate) if self.repeats_itself else wilson_interval(sum(trials), len(trials))
-        )
-        return Estimate(rate, low, high, 0.95)
+        return Estimate(rate, rate, rate, 0.95) if self.is_exact else mean_share(trials)
 
     def change(self, removed: Blocks, reference: Blocks, model: str) -> Estimate:
-        return lift(self.pairs(removed, reference, model, fresh=True), is_exact=self.repeats_itself)
+        return lift(self.pairs(removed, reference, model, fresh=True), is_exact=self.is_exact)
 
 
 def lift(pairs: Sequence[Pair], *, is_exact: bool) -> Estimate:
-    """On exactly these cases; where repeats are copies, nothing is left to chance."""
+    """On exactly these cases, with the pair as the unit; of an exact student nothing is left to chance."""
     if is_exact or not pairs:
         by_case = {case: after - before for case, before, after in pairs}
         value = sum(by_case.values()) / max(1, len(by_case))
         return Estimate(value, value, value, 0.95)
-    before, after = (np.array([pair[side] for pair in pairs]) for side in (1, 2))
-    ones = np.ones(len(pairs))
-    return lift_on_these_cases(before, after, (ones, ones), [case for case, _, _ in pairs])
+    return paired_lift([after - before for _, before, after in pairs], range(len(pairs)))
 
 
 def log_wealth(differences: Sequence[float], mean: float) -> float:

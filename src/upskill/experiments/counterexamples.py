@@ -18,14 +18,14 @@ from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.errors import UpskillError, UsageError
 from upskill.experiments.ablation import FRESH_SEEDS, holm, log_wealth
-from upskill.experiments.engine import Engine, Tell, open_engine, until_ceiling
+from upskill.experiments.engine import Engine, Tell, fit_rounds, open_engine, until_ceiling
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, PlanOptions, make_plan
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.verdicts.outcome import Outcome, never_varies
+from upskill.verdicts.outcome import Outcome
 
 LEVEL = 0.05  # the chance that anything is called a counterexample that is none
 PROPOSALS = 20
@@ -119,11 +119,8 @@ class Challenge:
         (without, with_it), rounds = self.rates(key), self.rounds[key[1]]
         # What it hardly ever passes without the skill never counts, whatever the skill does.
         passes = without >= 0.5 - DOUBT / math.sqrt(rounds)
-        rows = [
-            row for (model, _), rows in self.outcomes.items() if model == key[0] for row in rows
-        ]
-        patience = FIRST_ROUNDS if never_varies(rows) else PATIENCE
-        return self.most > 1 and (rounds < patience or (passes and without - with_it >= MIN_EFFECT))
+        may_yet = rounds < PATIENCE or (passes and without - with_it >= MIN_EFFECT)
+        return self.most > 1 and may_yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +228,7 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
 
 async def try_proposals(plan: Plan, engine: Engine, most: int | None = None) -> Challenged:
     """`plan` has the proposals as its cases."""
+    plan, rounds = fit_rounds(plan, most, MAX_ROUNDS)
 
     async def measure(cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
         return (await engine.run_part(plan, cases, seeds)).outcomes
@@ -240,7 +238,7 @@ async def try_proposals(plan: Plan, engine: Engine, most: int | None = None) -> 
         tuple(case.id for case in proposals),
         measure,
         plan.seed,
-        most or MAX_ROUNDS,
+        rounds,
         tell=engine.tell,
     )
     halted = await until_ceiling(trying.run())

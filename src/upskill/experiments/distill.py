@@ -9,7 +9,7 @@ from typing import Any, Literal
 from upskill.authoring.search.refiners import Refiner
 from upskill.errors import CeilingReached, UsageError
 from upskill.experiments.ablation import NOTHING, TOLERANCE, Ablation, Blocks, Worth
-from upskill.experiments.engine import Engine, open_engine, until_ceiling
+from upskill.experiments.engine import Engine, fit_rounds, open_engine, until_ceiling
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, PlanOptions, make_plan
@@ -20,8 +20,8 @@ from upskill.runs.stores import Store
 from upskill.skills import BADGE, CARD, RECEIPT, REPLIES, Skill, estimate_tokens
 from upskill.skills.blocks import Block, blocks_of, without_blocks
 from upskill.suites import Suite
+from upskill.verdicts.interval import Estimate
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import Estimate
 from upskill.verdicts.verdict import Verdict
 
 HELD_OUT_PAIRS = 96  # about
@@ -106,7 +106,7 @@ async def distill(
 class Distilled:
     """The search and, once it has run, its result."""
 
-    plan: Plan  # with one repeat, students answer greedily
+    plan: Plan
     engine: Engine
     settings: DistillSettings
     decision: Decision = "not decided"
@@ -117,6 +117,7 @@ class Distilled:
     halted: str = ""
 
     def __post_init__(self) -> None:
+        self.plan, rounds = fit_rounds(self.plan, self.settings.repeats, usual=0)
         skill, suite = self.plan.skill, self.plan.suite
         self.whole = self.skill = skill  # later the shorter one
         # A student that does not act never sees the files: their absence would say nothing.
@@ -140,7 +141,7 @@ class Distilled:
             cases=tuple(case.id for case in suite.train),
             measure=self._measure,
             tolerance=self.settings.tolerance,
-            rounds=self.settings.repeats or 0,
+            rounds=rounds,
             seed=self.plan.seed,
             tell=self.engine.tell,
         )
@@ -241,18 +242,17 @@ class Distilled:
             runs=rounds,
         )
         self.engine.tell(f"Comparing both on {counted(len(cases.cases), 'held-out case')}, once")
-        evaluation = await self.engine.run_plan(
-            plan, RunOptions(keep_look=False, in_experiment=True, partial=True)
-        )
+        evaluation = await self.engine.run_plan(plan, RunOptions(purpose="search", partial=True))
         if evaluation.halted:
             raise CeilingReached(evaluation.halted)
         return evaluation
 
     def _is_worse(self, held_out: Verdict) -> bool:
         """On exactly these cases."""
-        if (these := held_out.these_cases) is None or these.lift.value >= -self.settings.tolerance:
+        lift, interval = held_out.these.lift, held_out.these.interval
+        if lift is None or interval is None or lift >= -self.settings.tolerance:
             return False
-        return these.lift.high < 0 or self.ablation.repeats_itself
+        return interval[1] < 0 or self.ablation.is_exact
 
     def _conclude(self) -> None:
         ablation, within = self.ablation, self.within

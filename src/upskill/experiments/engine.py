@@ -16,9 +16,9 @@ from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.running.gate import Measure
 from upskill.runs.stores import Store, open_store
-from upskill.verdicts.arms import MAX_ERROR_RATE
 
 Tell = Callable[[str], None]
+MAX_ERROR_RATE = 0.10  # share of the trials that may error before nothing can be decided
 FEW_ERRORS = (
     3  # of a whole experiment: its parts are so small that one error may be half of their trials
 )
@@ -45,23 +45,26 @@ class Engine:
             warnings=(),
         )
         part = replace(plan, suite=suite, seed=seeds.start, runs=len(seeds))
-        options = RunOptions(keep_look=False, in_experiment=True, partial=True)
+        options = RunOptions(purpose="search", partial=True)
         evaluation = await self.run_plan(part, options)
-        if (
-            any(outcome.passed is None for outcome in evaluation.outcomes)
-            and not evaluation.stopped
-        ):
-            evaluation = await self.run_plan(part, options)  # tries again what errored
         self.trials += len(evaluation.outcomes)
         self.errored += sum(outcome.passed is None for outcome in evaluation.outcomes)
         if evaluation.halted:
             raise CeilingReached(evaluation.halted)
-        few_errors = self.errored <= max(FEW_ERRORS, MAX_ERROR_RATE * self.trials)
-        is_only_errors = not (evaluation.leaked or evaluation.bugs or evaluation.stopped)
-        if (why := evaluation.why_failed) and not (few_errors and is_only_errors):
+        has_many_errors = self.errored > max(FEW_ERRORS, MAX_ERROR_RATE * self.trials)
+        is_broken = bool(evaluation.leaked or evaluation.bugs or evaluation.stopped)
+        if (why := evaluation.why_failed) and (has_many_errors or is_broken):
             hint = "Fix this, then run the same command again. Finished trials are kept."
             raise UpskillError(f"{plan.skill.name} cannot be run: {why}", hint)
         return evaluation
+
+
+def fit_rounds(plan: Plan, repeats: int | None, usual: int) -> tuple[Plan, int]:
+    """The plan, and how many rounds its search may take. One round is greedy: what is seen is the truth."""
+    is_exact = all(map(plan.is_exact, plan.addresses))
+    rounds = 1 if is_exact else repeats or usual
+    is_greedy = rounds == 1 and plan.temperature is None
+    return (replace(plan, temperature=0.0) if is_greedy else plan), rounds
 
 
 async def until_ceiling(search: Awaitable[object]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from upskill.authoring.trigger.trigger import TRIGGER_PLAN, make_trigger_plan, skills_opened
 from upskill.errors import UsageError
-from upskill.experiments.engine import Engine, open_engine, until_ceiling
+from upskill.experiments.engine import Engine, fit_rounds, open_engine, until_ceiling
 from upskill.experiments.shadowing import MAX_ROUNDS, TOLERANCE, Asked, Conflict, Names, Shadowing
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan, PlanOptions
@@ -21,7 +21,7 @@ from upskill.skills.catalogs import shown_descriptions
 from upskill.suites import Suite
 from upskill.suites.near_duplicates import telling_words
 from upskill.suites.queries import Queries, Query
-from upskill.verdicts.statistics import rounded
+from upskill.verdicts.interval import rounded
 
 NEARLY_ALL = 0.9  # of a skill's requests: a skill that takes so many makes it useless
 MAX_SHARED, MIN_WORD = 6, 4  # words that are named, and letters of one
@@ -116,6 +116,7 @@ class Matrix:
         if not self.requests:
             hint = "Put eval_queries.json or a suite in their folders; `upskill trigger --test-writer` writes queries."
             raise UsageError("none of these skills has queries or test cases", hint)
+        rounds = MAX_ROUNDS
         for name, queries in self.requests.items():
             others = [
                 skill
@@ -123,9 +124,8 @@ class Matrix:
                 if skill is not self.by_name[name]
             ]
             options = replace(given, distractors=others, runs=settings.repeats or 2)
-            self.plans[name] = make_trigger_plan(
-                self.by_name[name], queries, [self.student], options
-            )
+            plan = make_trigger_plan(self.by_name[name], queries, [self.student], options)
+            self.plans[name], rounds = fit_rounds(plan, settings.repeats, MAX_ROUNDS)
         self.shadowing = Shadowing(
             skills=tuple(skill.name for skill in self.skills),
             queries={
@@ -133,7 +133,7 @@ class Matrix:
                 for name, queries in self.requests.items()
             },
             measure=self._measure,
-            rounds=settings.repeats or MAX_ROUNDS,
+            rounds=rounds,
             tolerance=settings.tolerance,
             seed=given.seed,
         )

@@ -4,7 +4,7 @@ Without a model: a rule is a block with something specific in it, such as a numb
 shares any of that with it, no check could tell. With a student: all blocks are taken out at once, which must be
 noticed, then halves of what was noticed, down to single blocks. Rules whose absence nobody notices, because the student
 knows them or the skill says them twice, are turned into their opposites by mechanical edits, in groups too. Whatever a
-case seems to notice is tested again on fresh seeds, alone; these tests share one error level.
+case seems to notice is tested again on new draws, alone; these tests share one error level.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from upskill.experiments.ablation import (
     halves,
     log_wealth,
 )
-from upskill.experiments.engine import Engine, open_engine, until_ceiling
+from upskill.experiments.engine import Engine, fit_rounds, open_engine, until_ceiling
 from upskill.models.pool import Models
 from upskill.plain import as_mapping
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
@@ -39,8 +39,8 @@ from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.skills.blocks import Block, blocks_of, edit_blocks, without_blocks
 from upskill.suites import Case, Suite
+from upskill.verdicts.interval import Estimate
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import Estimate
 
 LEVEL = 0.05  # the chance that any rule is called noticed that is not
 MAX_ROUNDS = 40  # for one rule
@@ -318,7 +318,7 @@ class Mutation(Ablation):
         self, changed: Blocks, cases: Sequence[str], level: float
     ) -> tuple[tuple[str, ...], bool]:
         """Which of these cases fail more often with this change, on seeds that chose no case; whether that is clear."""
-        is_exact = self.repeats_itself  # then no seed is better than another
+        is_exact = self.is_exact  # then no seed is better than another
         noticing, are_idle, rounds, limit = (), not cases, 0, 1 if is_exact else self.rounds
         while rounds < limit and not (noticing or are_idle):
             rounds = min(limit, rounds + 4)
@@ -437,6 +437,8 @@ class Scoring:
     rounds: int = MAX_ROUNDS  # at most, for one rule
 
     def __post_init__(self) -> None:
+        repeats = 1 if self.plan.runs == 1 else None
+        self.plan, rounds = fit_rounds(self.plan, repeats, self.rounds)
         # A student that does not act never sees the files.
         self.rules = rules_of(self.plan.skill, self.plan.suite, files=self.plan.acts)
         if not self.rules:
@@ -447,7 +449,7 @@ class Scoring:
             sections=2 * [rule.block.section for rule in self.rules],
             cases=tuple(case.id for case in self.plan.suite.cases),
             measure=self._measure,
-            rounds=1 if self.plan.runs == 1 else self.rounds,
+            rounds=rounds,
             seed=self.plan.seed,
             rules=self.rules,
             tell=self.engine.tell,
@@ -456,7 +458,7 @@ class Scoring:
     @property
     def expected_rounds(self) -> int:
         """About so many trials of each case, if most rules are noticed."""
-        if self.plan.runs == 1:
+        if self.mutation.is_exact:
             return 2
         return (
             REFERENCE_ROUNDS

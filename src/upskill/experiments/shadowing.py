@@ -4,7 +4,7 @@ First all skills are installed together, and each is asked for with its own requ
 it is done. For the others, what was opened instead usually names the skill that took them. If nothing was opened, the
 other skills are installed half by half, and a half is split only if the skill is opened less than when it is alone.
 
-All of that is a guess from few trials. Each pair that it accuses is tested on fresh seeds: the skill alone against the
+All of that is a guess from few trials. Each pair that it accuses is tested on new draws: the skill alone against the
 skill beside the other, with a test that may be looked at after every round, and Holm's correction over all of them.
 
 Nothing here knows of models or files: `Shadowing` asks `measure` which skills were opened.
@@ -26,7 +26,7 @@ from upskill.experiments.ablation import (
     log_wealth,
     odds_of_loss,
 )
-from upskill.verdicts.statistics import Estimate
+from upskill.verdicts.interval import Estimate
 
 FIRST_ROUNDS, SCREENING_ROUNDS = 3, 8  # of a request, at first and if it is in doubt
 NOTICED = math.log(40)  # odds at which a request is taken to be lost, or not to be
@@ -62,7 +62,7 @@ class Conflict:
     skill: str
     others: Names
     queries: tuple[str, ...]  # those that it seems to lose
-    rounds: int = 0  # on fresh seeds
+    rounds: int = 0  # on new draws
     shown: bool = False
     cleared: bool = False  # it is shown to lose no more than the tolerance
     change: Estimate | None = (

@@ -10,7 +10,7 @@ The name that a person types becomes an `Address`, a plain value; `open_model` t
 - `endpoints`: OpenAI-compatible servers, a row each; `servers`: which of them run on this machine
 - `http`: models reached over HTTP; `embedded`: models on this machine
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
-- `draws`: which failures of a call count, and how many a trial had
+- `failures`: which failures of a call may have reached the student
 - `throttling`: how many calls a server takes at once, when to retry, when to give up
 - `pool`: Models, those that this process has open, with a cache of replies and a ledger
 - `cache`: replies that were paid for once; `cassette`: a file of them that travels
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 from upskill.errors import ModelError
-from upskill.models.draws import OpenDraw
+from upskill.models.failures import PROXY_ERRORS
 from upskill.models.keys import find_keys
 from upskill.registry import Registry
 from upskill.settings import Settings
@@ -109,9 +109,7 @@ class Reply:
     attempts: int = 1
     stop_details: str = ""  # why there is no answer, in the provider's words
     file: str = ""  # that somebody wrote the answer into
-    redraws: Mapping[str, int] = field(
-        default_factory=dict[str, int]
-    )  # failed draws that came before it, by reason
+    proxy_retries: int = 0  # how often a proxy had asked before, in vain
 
 
 class Unanswered(ModelError):
@@ -206,7 +204,7 @@ class Failures(NamedTuple):
 
 
 class StudentModel:
-    """A model under test: a refusal, or a prompt that does not fit, is its reply."""
+    """A model under test: a refusal, or a prompt that does not fit, is its reply, and its first answer counts."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -216,6 +214,11 @@ class StudentModel:
             reply = await self.model.reply(request)
         except Unanswered as unanswered:
             return unanswered.as_reply(request)
+        if reply.proxy_retries:
+            message, hint = PROXY_ERRORS["retried by a proxy"]
+            error = ModelError(message, hint, status=200, failure="retried by a proxy")
+            error.usage = reply.usage
+            raise error
         if reply.file and not reply.usage.cost_usd:  # paid elsewhere, if at all
             return replace(reply, usage=replace(reply.usage, cost_usd=None))
         return reply
@@ -249,13 +252,3 @@ class ReplyStore(Protocol):
         ...
 
     async def forget_reply(self, key: str) -> None: ...
-
-    def draws(self, key: str) -> Mapping[str, int]:
-        """The failed draws of what has this key (`Plan.draw_key`), by reason, in all runs."""
-        ...
-
-    def keep_draws(self, key: str, draws: Mapping[str, int]) -> None:
-        """Durable when it returns."""
-        ...
-
-    def open_draw(self, key: str, run: int, trial: str, *, anew: bool) -> OpenDraw | None: ...

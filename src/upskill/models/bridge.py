@@ -26,10 +26,10 @@ from upskill.models import (
     ToolCall,
     Unanswered,
 )
-from upskill.models.draws import (
-    count_failure,
+from upskill.models.failures import (
+    FAILURES,
     failure_of,
-    max_retries,
+    further_tries,
     status_failure,
     why_no_answer,
 )
@@ -98,8 +98,9 @@ class BridgedModel:
             except Unanswered:
                 raise
             except ModelError as error:
-                count_failure(error)
-                if tries > max_retries(failure_of(error), self.context.retries):
+                failure = failure_of(error)
+                may_pass = tries <= further_tries(failure, self.context.retries)
+                if FAILURES[failure].reached or not may_pass:
                     if error.status in PERMANENT:
                         self.breaker.record_failure(error)
                     raise
@@ -157,7 +158,7 @@ class BridgedModel:
             return Unanswered(message, stop=stop, status=status)
         failure = ""
         if status is not None:
-            failure = status_failure(status, getattr(error, "headers", None) or {}, message)
+            failure = status_failure(status, message)
         elif any(type(cause).__name__ == "ConnectError" for cause in _causes(error)):
             failure = "no connection"
         return ModelError(message, status=status, failure=failure)

@@ -6,21 +6,18 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import replace
 from typing import TypeVar
 
 from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, RequestHash
 from upskill.models.addresses import identity_of
 from upskill.models.cassette import Cassette, read_reply
-from upskill.models.draws import Draws, current_draws
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
 T = TypeVar("T")
 
 _REQUESTS: ContextVar[list[RequestHash] | None] = ContextVar("requests", default=None)
-_REUSED: ContextVar[list[Usage] | None] = ContextVar("reused", default=None)
 _USAGE: ContextVar[dict[str, tuple[str, Usage]] | None] = ContextVar("usage", default=None)
 
 
@@ -35,11 +32,6 @@ def _tracked(variable: ContextVar[T | None], collected: T) -> Generator[T]:
 
 def track_requests() -> AbstractContextManager[list[RequestHash]]:
     return _tracked(_REQUESTS, list[RequestHash]())
-
-
-def track_reused() -> AbstractContextManager[list[Usage]]:
-    """Collects the usage of stored replies to students, which were not paid for again."""
-    return _tracked(_REUSED, list[Usage]())
 
 
 def track_usage() -> AbstractContextManager[dict[str, tuple[str, Usage]]]:
@@ -86,12 +78,8 @@ class CachedModel:
         hashes = _hash_at(self._model_key, request, self.role)
         key = hashes.key
         _track(hashes)
-        draws = current_draws() or Draws()
         if (reply := self._look_up(hashes)) is not None:
             self.hits += 1
-            draws.include(reply.redraws)
-            if not self.role and (reused := _REUSED.get()) is not None:
-                reused.append(reply.usage)
             return self._note_usage(key, reply)
         if self.mode == "replay":
             raise NotRecorded(
@@ -101,11 +89,7 @@ class CachedModel:
             )
         await self.open()
         assert self._model is not None
-        # Several trials may share a judge's reply, so it has only the draws of its own call.
-        before = draws.reasons.copy() if self.role else Draws().reasons
         reply = await self._model.reply(request)
-        if redraws := draws.reasons - before:
-            reply = replace(reply, redraws=dict(redraws))
         written = compact(request) if self.role else ""
         # A student's trial waits for its result, which is stored after the reply.
         await self.replies.add_reply(
@@ -145,9 +129,7 @@ class BatchReplies:
             raise ModelError(
                 f"{self.address.name}: this request was not part of a batch", failure="not asked"
             )
-        reply = read_reply(text)
-        (current_draws() or Draws()).include(reply.redraws)
-        return reply
+        return read_reply(text)
 
 
 def request_key(address: Address, request: Request) -> str:

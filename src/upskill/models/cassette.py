@@ -13,7 +13,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast, get_args
@@ -46,7 +46,6 @@ class Recorded:
     key: str
     error: str  # why there is no result; empty if it was scored
     redacted: bool  # secrets were taken out of something that was answered in it
-    redraws: Mapping[str, int]  # its failed draws, by reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +64,8 @@ class Settings:
     max_output_tokens: int
     limit_is_stated: bool
     bounds: Mapping[str, Any]  # of an agent that acts
+    salt: str = ""  # part of the seeds of students that sample
+    from_cache: tuple[str, ...] = ()  # models whose servers answered from a cache
 
 
 class _HashedFile:
@@ -161,7 +162,11 @@ class Cassette:
         if len({address.name for address in self.addresses}) < len(self.addresses):
             raise ValueError("two models have the same name")
         self.settings = settings = Settings(
-            **{field.name: line[field.name] for field in fields(Settings)}
+            **{
+                field.name: line[field.name]
+                for field in fields(Settings)
+                if field.name in line or field.default is MISSING
+            }
         )
         _integer(settings.seed)
         if not 1 <= _integer(settings.runs) <= MAX_RUNS or _integer(settings.max_output_tokens) < 1:
@@ -176,6 +181,8 @@ class Cassette:
             settings.skill,
             settings.visible_hash,
             settings.agent,
+            settings.salt,
+            *settings.from_cache,
         ):
             _text(value)
         for arm in settings.arms:
@@ -202,10 +209,7 @@ class Cassette:
             if identity in self._trials or len(self._trials) >= MAX_TRIALS:
                 raise ValueError(f"a duplicate trial, or more than {MAX_TRIALS:,} trials")
             key, error = _text(trial.get("key", "")), _text(trial.get("error", ""))
-            redraws = _counts(trial.get("redraws", {}))
-            self._trials[identity] = Recorded(
-                key, error, bool(trial.get("redacted", False)), redraws
-            )
+            self._trials[identity] = Recorded(key, error, bool(trial.get("redacted", False)))
         elif reply := as_mapping(line.get("reply")):
             model, request = self._model(reply["by"]), _text(reply["request"])
             read_recorded(reply)  # whatever is wrong with it is said now
@@ -313,10 +317,7 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
         **texts,
     }
     seconds, attempts = _number(row.get("seconds", 0.0)), _integer(row.get("attempts", 1))
-    redraws = _counts(row.get("redraws", {}))
-    return read_reply(
-        json.dumps(plain | {"seconds": seconds, "attempts": attempts, "redraws": redraws})
-    )
+    return read_reply(json.dumps(plain | {"seconds": seconds, "attempts": attempts}))
 
 
 def _address(row: Mapping[str, Any]) -> Address:
@@ -338,13 +339,6 @@ def _integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
         raise TypeError(f"{value!r:.60} is not an integer")
     return value
-
-
-def _counts(value: object) -> dict[str, int]:
-    counts = as_mapping(value)
-    if counts is None or not all(_integer(count) > 0 for count in counts.values()):
-        raise ValueError("failed draws must be counted by reason")
-    return counts
 
 
 def _number(value: object) -> float:

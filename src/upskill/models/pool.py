@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from upskill.models import (
@@ -15,29 +13,15 @@ from upskill.models import (
     Model,
     ModelContext,
     OpenModel,
-    Reply,
     ReplyStore,
-    Request,
     Role,
     StudentModel,
     open_model,
 )
 from upskill.models.cache import CachedModel
 from upskill.models.cassette import Cassette
-from upskill.models.draws import Draws, current_draws
 from upskill.models.ledger import Ledger, MeteredModel
-
-
-class _NotedModel:
-    """Notes that an answer may be under way before a request leaves."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-
-    async def reply(self, request: Request) -> Reply:
-        if draws := current_draws():
-            await draws.begin()
-        return await self.model.reply(request)
+from upskill.models.throttling import PatientModel
 
 
 class Models:
@@ -54,7 +38,6 @@ class Models:
     ) -> None:
         self.context = context or ModelContext.load()
         self.replies = replies if cache != "off" else None
-        self._draws = replies  # kept whether or not replies are used again
         self.cache: CacheMode = (
             "replay" if cassette else cache
         )  # never partly from a file and partly from a model
@@ -95,11 +78,8 @@ class Models:
         model: Any = await self._opened(address)
         if address.provider == "handoff" and role in ("student", "judge"):
             model = model.blinded()  # whoever answers must not learn which arm a request belongs to
-        if address.provider not in (
-            "handoff",
-            "scripted",
-        ):  # waiting for a person is no draw, nor is a script
-            model = _NotedModel(model)
+        if role != "student":
+            model = PatientModel(model, self.context.retries)
         model = MeteredModel(model, self.ledger, role) if self.ledger else model
         return StudentModel(model) if role == "student" else model
 
@@ -128,19 +108,6 @@ class Models:
             if address not in self._open:
                 self._open[address] = await open_model(address, self.context)
             return self._open[address]
-
-    def draws(self, key: str, trial: str, run: int) -> Draws:
-        """The failed draws of what has this key. With `refresh` it is drawn anew, which counts as a look.
-
-        `trial`, `run`: the trial's own key, and the number of its run; 0 where it is run by itself.
-        """
-        store = self._draws
-        if store is None or self.cassette is not None:
-            return Draws()
-        anew = self.cache == "refresh"
-        earlier = Counter[str]() if anew else Counter(store.draws(key))
-        note = store.open_draw(key, run, trial, anew=anew) if run else None
-        return Draws(earlier, partial(store.keep_draws, key), note)
 
     async def forget(self, keys: Iterable[str]) -> None:
         """Forget stored replies that led to an error, so that the next attempt asks again."""

@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from weakref import WeakKeyDictionary
 
 from upskill.errors import ModelError
-from upskill.models.draws import count_failure
+from upskill.models import Model, Reply, Request
+from upskill.models.failures import failure_of, further_tries, may_have_reached
+from upskill.models.ledger import count_retry
 
-OVERLOADED = frozenset({429, 503, 529})  # the server wants fewer calls
 PERMANENT = frozenset({400, 401, 402, 403, 404, 405, 413, 422})  # a retry would fail too
 INITIAL_BACKOFF = 0.5  # seconds
 MAX_BACKOFF = 30.0
@@ -178,10 +179,31 @@ class CircuitBreaker:
 
     def record_failure(self, error: ModelError) -> None:
         """Count a permanent error. The last one allowed raises the error that says so."""
-        count_failure(error)
         self.failures += 1
         if self.failures >= MAX_FAILURES and self._stopped is None:
             message = f"{self.name} was stopped after {MAX_FAILURES} errors in a row; the last one: {error.message}"
             self._stopped = (message, error.hint, error.status)
             logger.info("circuit breaker opened: %s", message)
             self.check()
+
+
+class PatientModel:
+    """Asks again after any failure that may pass. For judges, teachers and writers; never for a student."""
+
+    def __init__(self, model: Model, retries: int) -> None:
+        self.model = model
+        self.retries = retries
+
+    async def reply(self, request: Request) -> Reply:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await self.model.reply(request)
+            except ModelError as error:
+                # The model itself has retried what cannot have reached it.
+                is_new = may_have_reached(error) and not error.is_final
+                if not is_new or tries > further_tries(failure_of(error), self.retries):
+                    raise
+            await asyncio.sleep(backoff(tries + 1))
+            count_retry()

@@ -2,7 +2,7 @@
 
 Kinds, which `--report KIND=FILE` writes:
 
-- `terminal`: the verdict and a table, then bars and notes
+- `terminal`: the verdicts, a table, at most one note, and the next command
 - `json`: one document with stable keys
 - `csv`: one row per model
 - `junit`: requirements and cases as tests, for CI systems
@@ -22,8 +22,7 @@ Shared parts, and what other commands print:
 - `generated`: a skill that was generated or taught
 - `live`: stored runs as pages in a browser (`upskill view`)
 - `pictures`: lift, pass rates and Pareto front as SVG
-- `gate`: the result of `upskill ci`, as Markdown and JUnit
-- `recheck`: the result of `upskill recheck`, as Markdown and a page
+- `gate`: the result of `upskill ci`, as Markdown, JUnit and JSON
 - `distilled`: the result of `upskill distill`, and what each block of a skill is worth
 - `scored`: the result of `upskill tests --score`
 - `matrix`: the result of `upskill matrix`
@@ -69,6 +68,7 @@ class ReportContext:
         None  # only the first N seeds of each case
     )
     show_command: str = ""  # the command that shows every trial; empty: the run is not stored
+    add_command: str = ""  # that appends cases, with {} for their number; empty: none can
     verbose: bool = False
     quiet: bool = False  # only the verdict and the table
 

@@ -10,14 +10,14 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports import trials
-from upskill.reports.json import replay_to_dict
 from upskill.reports.layout import indented
 from upskill.runs.planning.plan import Arm, Result, Trial
+from upskill.runs.results.caveats import find_caveats
 from upskill.runs.results.comparison import ComparedCase, Comparison, Side
 from upskill.runs.stores import Store
-from upskill.verdicts.statistics import rounded
+from upskill.verdicts.interval import rounded, rounded_interval
+from upskill.verdicts.line import signed_points
 
-ALPHA = 0.05
 MAX_NAMED = 5  # cases of one kind
 
 
@@ -39,9 +39,12 @@ def render(comparison: Comparison) -> Iterator[RenderableType]:
 
 
 def describe(comparison: Comparison) -> Iterator[str]:
+    caveats: dict[str, list[str]] = {}
     for name, side in (("before", comparison.before), ("after", comparison.after)):
-        if replayed := side.run.plan.replayed:
-            yield f"The run {name} is {replayed}, so its model and answers are what that file claims."
+        for caveat in find_caveats(side.run.plan, {}):
+            caveats.setdefault(caveat, []).append(name)
+    for caveat, names in caveats.items():
+        yield f"{' and '.join(names).capitalize()}: {caveat}"
     if comparison.differences:
         also = (
             "The skill is the same. Other differences"
@@ -61,21 +64,18 @@ def describe(comparison: Comparison) -> Iterator[str]:
     detail = f" ({always} passed and {never} failed in both)" if stayed else ""
     summary = summarize(comparison, with_names=False)
     yield f"{summary[0].upper()}{summary[1:]}{detail}."
-    if comparison.p_value is not None and better + worse:
-        chance = (
-            "this may well be chance"
-            if comparison.p_value > ALPHA
-            else "chance alone rarely does this"
-        )
-        cases = counted(len(better + worse), "case")
-        yield f"Exact test on the {cases} that changed: p = {comparison.p_value:.2g}; {chance}."
+    if comparison.lift is not None and better + worse:
+        low, high = comparison.lift.interval
+        bounds = f"{signed_points(low)} to {signed_points(high)}"
+        chance = ", so this may well be chance" if low <= 0 <= high else ""
+        yield f"The change is {signed_points(comparison.lift.value)} points ({bounds}){chance}."
     elif comparison.no_test:
-        yield f"No test: {comparison.no_test}."
+        yield f"No interval: {comparison.no_test}."
     for ids, what in (
         (comparison.edited, "edited, so not compared"),
         (comparison.only_before, "only in the first run"),
         (comparison.only_after, "only in the second run"),
-        (comparison.unscored, "without a score in one of the runs"),
+        (comparison.unscored, "without a graded answer in one of the runs"),
     ):
         if ids:
             yield f"{counted(len(ids), 'case')} {what}: {_names(ids)}."
@@ -145,20 +145,17 @@ def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
 
 
 def to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
+    lift = comparison.lift
     return {
         **{
-            name: {
-                "run": side.run.id,
-                "model": side.model,
-                "arm": side.arm,
-                "replayed": replay_to_dict(side.run),
-            }
+            name: {"run": side.run.id, "model": side.model, "arm": side.arm}
             for name, side in (("before", comparison.before), ("after", comparison.after))
         },
         "better": len(comparison.changed("better")),
         "worse": len(comparison.changed("worse")),
         "stayed": len(comparison.changed("same")),
-        "p_value": rounded(comparison.p_value),
+        "lift": rounded(lift.value) if lift else None,
+        "interval": rounded_interval(lift.interval) if lift else None,
         "cases": [_case(comparison, case, store) for case in comparison.cases],
         **{
             name: getattr(comparison, name)

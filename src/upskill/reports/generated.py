@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -12,7 +13,7 @@ from upskill.authoring.evidence.commands import error_line, shell_command, step_
 from upskill.authoring.generate import Generated
 from upskill.authoring.lesson.lesson import Recording
 from upskill.authoring.saving.output import is_proven
-from upskill.authoring.saving.provenance import Provenance, own_lines, own_suite
+from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.authoring.search.comparison import Attempt, Confirmation
 from upskill.authoring.search.refine import Refinement
 from upskill.plain import counted
@@ -24,11 +25,10 @@ from upskill.reports.view import view_of
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites import Suite, count_authors, describe_authors
 from upskill.traces import Step
-from upskill.verdicts.advice import decision_in_words, signed_points
-from upskill.verdicts.verdict import UNTESTED, Verdict
+from upskill.verdicts.line import describe_verdict, signed_points
+from upskill.verdicts.verdict import Verdict
 
 STEP_WIDTH = 110  # characters
-MOST_ADDED = 60  # cases, by one `upskill tests --add`
 
 
 def render(generated: Generated) -> list[RenderableType]:
@@ -57,7 +57,7 @@ def render(generated: Generated) -> list[RenderableType]:
         blocks += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
         blocks += [
             indented(Text(line))
-            for line in (*_findings(refinement, first), *generated.student_notes)
+            for line in (*_findings(refinement, first, generated.folder), *generated.student_notes)
         ]
         blocks += [
             indented(Text(f"Note: {warning}", style="dim")) for warning in evaluation.warnings
@@ -113,36 +113,25 @@ def _next_commands(generated: Generated) -> str:
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
     if Provenance.of(generated.skill).sources:
         rows.append((f"upskill show {folder} --sources", "the evidence behind each line"))
-    rows += _more_cases(generated, folder)
     rows.append((f"upskill install {folder} --to claude-code", "use it"))
     width = max(len(typed) for typed, _ in rows)
     return "\n".join(["Next:", *(f"  {typed:<{width}}  {why}" for typed, why in rows)])
 
 
-def _more_cases(generated: Generated, folder: str) -> Iterator[tuple[str, str]]:
-    """Where a skill helps on its cases, and there are too few to say more."""
-    evaluation = generated.held_out or generated.fit
-    verdict = evaluation.verdicts[0] if evaluation else None
-    if verdict is None or verdict.decision != "undecided" or not verdict.differs_on_these_cases:
-        return
-    if (needed := verdict.evidence_needed) and needed.cases and not own_suite(generated.skill):
-        yield (
-            f"upskill tests {folder} --add {min(MOST_ADDED, needed.cases)}",
-            "more cases, to decide whether it helps",
-        )
-
-
-def _findings(refinement: Refinement, first: str) -> list[str]:
-    lines = [
-        f"{split}: {_rates(verdict)}, {_interval(verdict)}{counted(verdict.pairs, 'pair')},"
-        f" {decision_in_words(verdict.decision, verdict.reason)}"
-        for split, evaluation in (
-            ("train cases" if refinement.selected else "all cases", refinement.fit),
-            ("held-out cases", refinement.held_out),
-        )
-        if evaluation is not None
-        for verdict in evaluation.verdicts
-    ]
+def _findings(refinement: Refinement, first: str, folder: Path) -> list[str]:
+    add_command = f"upskill tests {shlex.quote(str(folder))} --add {{}}"
+    fit = refinement.fit.verdicts if refinement.fit else []
+    held_out = refinement.held_out.verdicts if refinement.held_out else []
+    if refinement.selected:  # the search saw these cases, so they are about nothing else
+        lines = [
+            f"train cases: {_rates(verdict)}, {_interval(verdict)}{counted(verdict.pairs, 'pair')}"
+            for verdict in fit
+        ]
+    else:
+        lines = [f"all cases: {describe_verdict(verdict, add_command)}" for verdict in fit]
+    lines += (f"held-out cases: {describe_verdict(verdict, add_command)}" for verdict in held_out)
+    for verdict in held_out if refinement.selected else fit:
+        lines += verdict.caveats
     if not refinement.selected:
         return [*lines, "No search was run, so no case influenced the skill and none is held out."]
     if refinement.held_out is None:
@@ -152,7 +141,7 @@ def _findings(refinement: Refinement, first: str) -> list[str]:
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors
         lines += [
-            f"{counted(trials, 'trial')} of {model} errored: {message}"
+            f"{counted(trials, 'trial')} of {model} missing: {message}"
             for model, message, trials in errors
         ]
     if refinement.confirmation:
@@ -174,7 +163,7 @@ def _rates(verdict: Verdict) -> str:
 
 def _interval(verdict: Verdict) -> str:
     bounds = " to ".join(map(signed_points, verdict.interval or ()))
-    return f"95% interval {bounds} points, " if bounds else ""
+    return f"{100 * verdict.level:g}% interval {bounds} points, " if bounds else ""
 
 
 def attempt_line(attempt: Attempt) -> str:
@@ -193,7 +182,7 @@ def gain_line(verdict: Verdict, first: str) -> str:
     """What the search gained on cases it could not see: its result against the first draft."""
     return (
         f"{first} → result on held-out cases: {_rates(verdict)}, {_interval(verdict)}"
-        f"{counted(verdict.pairs, 'pair')}{'' if verdict.reason == UNTESTED else GAINS.get(verdict.decision, '')}"
+        f"{counted(verdict.pairs, 'pair')}{'' if verdict.lift is None else GAINS.get(verdict.decision, '')}"
     )
 
 
@@ -305,7 +294,7 @@ def _gain_to_json(gain: Evaluation | None) -> dict[str, Any] | None:
         "first_draft": verdict["baseline"]["pass_rate"],
         "result": verdict["skill"]["pass_rate"],
     }
-    names = ("pairs", "lift", "interval", "level", "p_value", "decision", "reason")
+    names = ("pairs", "lift", "interval", "level", "decision", "about", "reason")
     return rates | {name: verdict[name] for name in names}
 
 
@@ -320,7 +309,7 @@ def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] |
         "fixed": list(confirmation.cases.fixed),
         "broken": list(confirmation.cases.broken),
         "older_cases_broken": list(older.broken) if older else [],
-        "p_value": confirmation.cases.p_value,  # over cases; null if fresh seeds gave the same answers
+        "p_value": confirmation.cases.p_value,  # over cases; null if the student always gives the same answer
         "needed_p_value": confirmation.level,
         "candidates": confirmation.tried,
         "about": "these train cases",
@@ -329,7 +318,6 @@ def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] |
             "best guess": confirmation.doubt,
             "kept as requested": confirmation.not_shown,
         }.get(confirmation.decision, ""),
-        "identical_answers": confirmation.cases.identical,
         "seeds": confirmation.rounds,
         "trials": confirmation.trials,
     }

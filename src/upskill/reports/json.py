@@ -9,14 +9,13 @@ from typing import Any
 
 from upskill.reports import ReportContext
 from upskill.reports.trial_rows import author_of
+from upskill.runs.results.choices import Choice, cheapest, list_choices, pareto
+from upskill.runs.results.diagnosis import diagnose
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.results.reviews import count_marks
-from upskill.runs.stores import Run
 from upskill.suites import count_authors
-from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
-from upskill.verdicts.diagnosis import diagnose
+from upskill.verdicts.interval import rounded, rounded_interval
 from upskill.verdicts.requirements import Ruling
-from upskill.verdicts.statistics import rounded, rounded_interval
 
 MAX_GROUPS = 40  # groups per kind: those with most cases
 NOT_TAGGED = "(no tag)"
@@ -28,28 +27,18 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
 
 def to_dict(evaluation: Evaluation) -> dict[str, Any]:
     plan, stored = evaluation.plan, evaluation.run.plan
-    used, unused = evaluation.by_split(used=True), evaluation.by_split(used=False)
     return {
         "run": evaluation.run.id,
-        "replayed": replay_to_dict(evaluation.run),
         "skill": {key: getattr(stored.skill, key) for key in ("name", "fingerprint", "tokens")},
         "suite": {
             "cases": len(plan.suite.cases),
-            "held_out": len(evaluation.unused_cases),
+            "fresh": len(evaluation.fresh),
             "fingerprint": stored.suite.fingerprint,
             "part": asdict(plan.suite.part) if plan.suite.part else None,
             "authors": count_authors(case.metadata for case in plan.suite.cases),
         },
         "models": [
-            verdict.to_dict()
-            | {
-                "looks": _looks(evaluation, verdict.model),
-                "diagnosis": _diagnosis(evaluation, verdict.model),
-                "splits": {
-                    "fit": used[verdict.model].split_to_dict(),
-                    "held_out": unused[verdict.model].split_to_dict(),
-                },
-            }
+            verdict.to_dict() | {"diagnosis": _diagnosis(evaluation, verdict.model)}
             for verdict in evaluation.verdicts
         ],
         "groups": _lifts_by_group(evaluation),
@@ -93,32 +82,6 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
     } | ({"feedback": {"marks": count_marks(evaluation.reviews)}} if evaluation.reviews else {})
 
 
-def replay_to_dict(run: Run) -> dict[str, Any] | None:
-    """The replies file that a run replays; None: models were called."""
-    plan = run.plan
-    if not plan.replayed:
-        return None
-    source = plan.replay_source
-    return {
-        "from": plan.replayed,
-        "file": source and source.file,
-        "sha256": source and source.sha256,
-        "recorded": source and (source.date if source.date_is_recorded else None),
-        "file_date": source and (None if source.date_is_recorded else source.date),
-        "trials": run.passed + run.failed + run.errored,
-        "claims": {"models": run.models, "run": plan.replay_of and plan.replay_of[0]},
-    }
-
-
-def _looks(evaluation: Evaluation, model: str) -> dict[str, Any] | None:
-    looks = evaluation.looks.get(model)
-    names = ("number", "edited", "added", "removed", "revisions", "version", "logged")
-    if looks is None:
-        return None
-    left_out = [{"case": case, "run": run} for case, run in looks.cases_left_out]
-    return {name: getattr(looks, name) for name in names} | {"left_out": left_out}
-
-
 def requirements(rulings: Iterable[tuple[str, Ruling]]) -> list[dict[str, Any]]:
     return [
         {
@@ -160,7 +123,7 @@ def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
 
 def _choices(evaluation: Evaluation) -> dict[str, Any]:
     choices = (
-        () if evaluation.leaked else list_choices(evaluation.unused)
+        () if evaluation.leaked else list_choices(evaluation.outcomes)
     )  # such numbers cannot guide a choice
 
     def to_dict(choice: Choice) -> dict[str, Any]:

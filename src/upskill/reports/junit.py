@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 
 from upskill.plain import counted
 from upskill.reports import ReportContext
-from upskill.reports.numbers import interval_in_points, points
-from upskill.reports.view import bug_heading, describe_leak, view_of
+from upskill.reports.numbers import INVALID, interval_in_points, points
+from upskill.reports.view import bug_heading, describe_leak
 from upskill.runs.planning.plan import Result
 from upskill.runs.results.evaluation import Evaluation
-from upskill.verdicts.advice import INVALID
+from upskill.verdicts.line import describe_verdict, verdict_line
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Ruling
-from upskill.verdicts.verdict import ERRORS, Verdict
+from upskill.verdicts.verdict import Reason, Verdict
 
 # XML 1.0 cannot hold these, not even escaped.
 _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "�")
@@ -25,13 +25,11 @@ ABOUT_CASES = ("lift", "pass_rate", "decision")  # what failing cases count agai
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
-    view, details = view_of(evaluation), _details(evaluation, context)
+    details = _details(evaluation, context)
     root = ET.Element("testsuites", name=_clean(f"upskill {evaluation.plan.skill.name}"))
     for verdict in evaluation.verdicts:
-        replayed = f" ({verdict.replayed})" if verdict.replayed else ""
-        suite = ET.SubElement(
-            root, "testsuite", name=_clean(f"{evaluation.full_names[verdict.model]}{replayed}")
-        )
+        name = _clean(evaluation.full_names[verdict.model])
+        suite = ET.SubElement(root, "testsuite", name=name)
         _add_properties(suite, verdict)
         for trial, reason in evaluation.invalid[:1]:  # the first test says that no result is valid
             message = f"{INVALID} ({describe_leak(trial, reason)})"
@@ -45,16 +43,13 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
             if not ruling.held:
                 _say(test, "failure", ruling.reason)
         _add_cases(suite, evaluation, verdict.model, rulings, details)
-        if (
-            verdict.reason == ERRORS and suite.find("testcase/error") is None
-        ):  # those of the baseline
-            _say(
-                _test(suite, "upskill", "enough trials are scored"), "error", verdict.recommendation
-            )
-        if notes := [*filter(None, [view.replayed]), *view.looks, *evaluation.warnings]:
-            ET.SubElement(suite, "system-out").text = _clean(
-                "".join(f"Note: {line}\n" for line in notes)
-            )
+        has_error = suite.find("testcase/error") is not None
+        if verdict.reason == Reason.ERRORS and not has_error:  # those of the baseline
+            test = _test(suite, "upskill", "enough trials are graded")
+            _say(test, "error", describe_verdict(verdict))
+        notes = [verdict_line(verdict), *verdict.caveats]
+        notes += (f"Note: {line}" for line in evaluation.warnings)
+        ET.SubElement(suite, "system-out").text = _clean("".join(f"{line}\n" for line in notes))
         suite.set("tests", str(len(suite.findall("testcase"))))
         for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
@@ -89,7 +84,7 @@ def _add_cases(
         if not rows or any(row.passed is None for row in rows):
             kind = "error" if missed or evaluation.has_failed else "skipped"
             message = (
-                "errored; see `upskill show`"
+                "missing; see `upskill show`"
                 if rows
                 else str(evaluation.unfinished.get(model, "not run"))
             )
@@ -100,16 +95,20 @@ def _add_cases(
 
 
 def _add_properties(suite: ET.Element, verdict: Verdict) -> None:
-    """The verdict in both scopes: on tasks like these cases, and on exactly these."""
-    scopes = [("", verdict.decision, verdict.reason, verdict.interval)]
-    if these := verdict.these_cases:
-        scopes.append(("these:", these.decision, these.reason, these.lift.interval))
+    """Of both readings: the one in the heading, and the other."""
     properties = ET.SubElement(suite, "properties")
-    ET.SubElement(properties, "property", name="look", value=str(verdict.look))
-    for scope, decision, reason, interval in scopes:
-        named = {"decision": decision, "reason": reason, "lift": points(verdict.lift)}
-        for name, value in (named | {"interval": interval_in_points(interval)}).items():
-            ET.SubElement(properties, "property", name=f"{scope}{name}", value=_clean(value))
+    for prefix, reading in (("", verdict.heading), ("other:", verdict.other)):
+        if reading is None:
+            continue
+        named = {
+            "decision": reading.decision,
+            "about": reading.about,
+            "reason": reading.reason or "",
+            "lift": points(reading.lift),
+            "interval": interval_in_points(reading.interval),
+        }
+        for name, value in named.items():
+            ET.SubElement(properties, "property", name=f"{prefix}{name}", value=_clean(value))
 
 
 def _test(suite: ET.Element, group: str, name: str, seconds: float = 0.0) -> ET.Element:

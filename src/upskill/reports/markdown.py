@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from upskill.plain import counted
 from upskill.reports import ReportContext
-from upskill.reports.numbers import UNKNOWN
+from upskill.reports.numbers import INVALID
 from upskill.reports.view import (
     ACTIVATION_CAVEAT,
     RunView,
@@ -16,7 +16,6 @@ from upskill.reports.view import (
 )
 from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import INVALID, signed_points
 
 _SIGN = r"[\\`*_|<>\[\]]"  # means something in Markdown
 
@@ -36,13 +35,16 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield from _caution(heading, *map(_escape, messages), report)
     if evaluation.leaked:
         yield from _caution(INVALID, *map(_escape, describe_leaks(evaluation.invalid)))
-    if view.replayed:
-        yield f"> {_prose(view.replayed)}"
+    for verdict in view.verdicts:
+        yield f"{verdict.mark.emoji} {_prose(verdict.line)}"
+        yield ""
+    for line in (*view.caveats, *view.missing):
+        yield f"> {_prose(line)}"
         yield ""
     yield " ".join(filter(None, [f"{view.suite}.", _escape(view.authors)]))
     yield ""
-    yield f"| model | {view.arms['baseline']} | {view.arms['skill']} | lift | 95% interval | tokens | decision |"
-    yield "|---|---:|---:|---:|---:|---:|---|"
+    yield f"| model | {view.arms['baseline']} | {view.arms['skill']} | tokens | cost |"
+    yield "|---|---:|---:|---:|---:|"
     for verdict in view.verdicts:
         yield _row(verdict)
     yield ""
@@ -51,12 +53,9 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield ""
     if not evaluation.leaked and any(verdict.activated for verdict in view.verdicts):
         yield from _activity(view)
-    for line in (*view.uneven_errors, *view.looks):
-        yield f"> {_prose(line)}"
-        yield ""
     for verdict in view.verdicts:
-        sentences = " ".join((*verdict.causes, verdict.verdict.recommendation))
-        yield f"- **{_escape(verdict.model)}**: {_prose(sentences)}"
+        if verdict.causes:
+            yield f"- **{_escape(verdict.model)}**: {_prose(' '.join(verdict.causes))}"
     if evaluation.rulings:
         yield ""
         yield "| requirement | model | met | measured |"
@@ -66,7 +65,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
             yield f"| `{ruling.requirement.text}` | {_escape(model)} | {held} | {_escape(ruling.reason)} |"
     for model, message, trials in evaluation.errors[:5]:
         yield ""
-        yield f"> {counted(trials, 'trial')} of {_escape(model)} errored: {_escape(message)}"
+        yield f"> {counted(trials, 'trial')} of {_escape(model)} missing: {_escape(message)}"
     for note in view.notes:
         yield ""
         yield f"> {_prose(note)}"
@@ -106,15 +105,8 @@ def _activity(view: RunView) -> Iterator[str]:
 
 
 def _row(view: VerdictView) -> str:
-    cells = [
-        _escape(view.model),
-        view.baseline_rate,
-        view.skill_rate,
-        UNKNOWN if view.verdict.lift is None else signed_points(view.verdict.lift),
-        view.interval,
-        view.token_change,
-        f"{view.mark.emoji} {view.decision}",
-    ]
+    name = _escape(view.model)
+    cells = [name, view.baseline_rate, view.skill_rate, view.tokens, view.cost]
     return f"| {' | '.join(cells)} |"
 
 

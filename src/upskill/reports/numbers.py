@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from upskill.plain import counted
-from upskill.verdicts.advice import signed_points
+from upskill.verdicts.line import signed_points
+from upskill.verdicts.verdict import REASONS, Reason
 
 if TYPE_CHECKING:
     from upskill.verdicts.arms import ArmSummary, Interval
 
 UNKNOWN = "–"
+INVALID = f"INVALID: {REASONS[Reason.ISOLATION]}"
 
 
 def percent(share: float | None, *, signed: bool = False) -> str:
@@ -23,7 +25,7 @@ def percent(share: float | None, *, signed: bool = False) -> str:
 def points(lift: float | None) -> str:
     if lift is None:
         return UNKNOWN
-    return f"{signed_points(lift)} point{'' if signed_points(lift) in ('+1', '-1') else 's'}"
+    return f"{signed_points(lift)} point{'' if round(abs(100 * lift)) == 1 else 's'}"
 
 
 def whole_points(share: float) -> str:
@@ -49,11 +51,8 @@ def interval_in_points(interval: Interval | None) -> str:
     return UNKNOWN if interval is None else " to ".join(map(signed_points, interval))
 
 
-def lift_in_points(lift: float | None, interval: Interval | None, pairs: int) -> str:
-    if lift is None or interval is None:
-        return UNKNOWN
-    low, high = interval
-    return f"{signed_points(lift)} ({signed_points(low)} to {signed_points(high)}, {counted(pairs, 'pair')})"
+def lift_in_points(lift: float | None, pairs: int) -> str:
+    return UNKNOWN if lift is None else f"{signed_points(lift)} ({counted(pairs, 'pair')})"
 
 
 def pass_rate(arm: ArmSummary) -> str:

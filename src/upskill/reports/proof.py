@@ -10,6 +10,7 @@ from upskill.plain import counted
 from upskill.reports.numbers import before_after, dollars, interval_in_points, pass_rate, points
 from upskill.runs.replay.receipt import Claims
 from upskill.skills import Skill
+from upskill.verdicts.line import decision_in_words
 from upskill.verdicts.verdict import Verdict
 
 COLORS = {"helps": "#1a7f37", "saves": "#1a7f37", "hurts": "#cf222e"}
@@ -23,10 +24,9 @@ def badge(verdicts: Sequence[Verdict]) -> str:
     worst = next(
         (verdict for verdict in verdicts if verdict.decision not in ("helps", "saves")), verdicts[0]
     )
-    label, value = (
-        "upskill",
-        f"{worst.decision} {points(worst.lift)}" if worst.lift is not None else worst.decision,
-    )
+    label, value = "upskill", decision_in_words(worst.to_dict())
+    if worst.lift is not None:
+        value = f"{value} {points(worst.lift)}"
     left, right = (round(LETTER * len(text)) + 12 for text in (label, value))
     title = escape(
         f"{worst.model}: {before_after(pass_rate(worst.baseline), pass_rate(worst.skill))}"
@@ -45,13 +45,9 @@ def badge(verdicts: Sequence[Verdict]) -> str:
 
 
 def claims_in_words(claims: Claims) -> str:
-    looks = (
-        counted(claims.earlier_looks, "earlier look")
-        if claims.earlier_looks
-        else "no earlier looks"
-    )
+    seen = f"{counted(claims.seen, 'case')} seen before" if claims.seen else "all cases fresh"
     cost = "cost unknown" if claims.cost_usd is None else dollars(claims.cost_usd)
-    return f"answers from {', '.join(claims.models)}, {claims.date}, {looks}, {cost}"
+    return f"answers from {', '.join(claims.models)}, {claims.date}, {seen}, {cost}"
 
 
 def card(
@@ -65,10 +61,10 @@ def card(
     }
     rows = [
         f"| {verdict.model} | {pass_rate(verdict.baseline)} | {pass_rate(verdict.skill)} | {points(verdict.lift)} | "
-        f"{interval_in_points(verdict.interval)} | {verdict.decision} |"
+        f"{interval_in_points(verdict.interval)} | {decision_in_words(verdict.to_dict())} |"
         for verdict in verdicts
     ]
-    cases, runs = len(receipt["suite"]["cases"]), receipt["settings"]["runs"]
+    cases = len(receipt["suite"]["cases"])
     claims = claims_in_words(Claims.of(receipt))
     sections = {
         "Description": skill.description,
@@ -82,9 +78,9 @@ def card(
         "Skill Version": f"{fields.get('version') or 'unnumbered'} (content {skill.visible_hash})",
         "Evaluation": "\n".join(
             [
-                f"{cases} cases, {runs} runs each, with and without the skill.",
+                f"{cases} cases, with and without the skill.",
                 "",
-                "| Model | Without | With | Lift | 95% interval | Decision |",
+                "| Model | Without | With | Lift | Interval | Decision |",
                 "| --- | --- | --- | --- | --- | --- |",
                 *rows,
                 "",

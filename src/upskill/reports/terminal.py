@@ -23,27 +23,16 @@ from upskill.reports.view import (
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import NOT_ISOLATED
 
 BAR_WIDTH = 20
-MAX_NOTES = 2  # below the table; `upskill show` has them all
+MAX_NOTES = 1  # below the table; `upskill show` has them all
 MARKS = {True: "✓", False: "✗", None: "!"}
-INTERVAL = "95% interval"
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> RenderableType:
     context = context or ReportContext()
-    view = view_of(evaluation)
-    conclusions = [
-        Paragraph(
-            f"{each.mark.sign} {each.conclusion}",
-            f"bold {each.mark.color.removeprefix('bold ')}",
-            hanging=2,
-        )
-        for each in (view.verdicts[:1] if evaluation.leaked else view.verdicts)
-    ]
-    replayed = [Paragraph(view.replayed, "yellow", hanging=2)] if view.replayed else []
-    first = (*conclusions, *replayed, Text(""), _table(view))
+    view = view_of(evaluation, context.add_command)
+    first = (*verdict_lines(evaluation, view), Text(""), _table(view))
     if context.quiet:
         return Group(*first)
     parts: list[RenderableType] = [Text(""), *first, Text("")]
@@ -51,41 +40,37 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
         parts.insert(0, bug_panel(evaluation, context.show_command))
     if evaluation.leaked:
         parts += [indented(invalid(evaluation.invalid, context.show_command)), Text("")]
-    names = "; ".join((*view.names, view.suite))
     if context.verbose:
         parts += details(evaluation)
         if context.results and not evaluation.unfinished:
             parts += [*_cases(evaluation, view.arms, context.results()), Text("")]
     else:
-        results = (
-            ()
-            if evaluation.leaked
-            else (
-                *(view.choices if evaluation.run.plan.analysis.target is not None else ()),
-                *view.controls,
-            )
-        )
-        parts += [
-            Paragraph(line, hanging=2)
-            for line in (
-                " ".join(filter(None, (f"{names}.", view.authors))),
-                *results,
-                *view.to_do[:MAX_NOTES],
-            )
-        ]
+        names = "; ".join((*view.names, view.suite))
+        asked: list[str] = []
+        if not evaluation.leaked:
+            asked += view.choices if evaluation.run.plan.analysis.target is not None else ()
+            asked += view.controls
+        facts = " ".join(filter(None, (f"{names}.", view.authors)))
+        notes = (facts, *asked, *view.to_do[:MAX_NOTES])
+        parts += [Paragraph(line, hanging=2) for line in notes]
     if context.show_command:
         hidden = 0 if context.verbose else max(0, len(view.to_do) - MAX_NOTES)
-        more = (
-            f"Read {counted(hidden, 'more note')} and every answer"
-            if hidden
-            else "Read every answer"
-        )
+        more = "Read every answer"
+        if hidden:
+            more = f"Read {counted(hidden, 'more note')} and every answer"
         parts.append(Paragraph(f"{more}: {context.show_command}", "dim"))
     return Group(*parts)
 
 
+def verdict_lines(evaluation: Evaluation, view: RunView) -> Iterator[RenderableType]:
+    for each in view.verdicts[:1] if evaluation.leaked else view.verdicts:
+        yield Paragraph(each.signed_line, each.mark.color, hanging=2)
+    for caveat in view.caveats:
+        yield Paragraph(caveat, "yellow", hanging=2)
+
+
 def details(evaluation: Evaluation) -> Iterator[RenderableType]:
-    """The evidence behind a verdict: bars, splits, looks, costs and every note."""
+    """The evidence behind a verdict: bars, costs and every note."""
     view = view_of(evaluation)
     for verdict in () if evaluation.leaked else view.verdicts:
         if len(view.verdicts) > 1:
@@ -99,21 +84,13 @@ def details(evaluation: Evaluation) -> Iterator[RenderableType]:
     ]
     if not evaluation.leaked:
         students = grouped(evaluation.next_students, len(view.verdicts))
-        lines += [
-            *view.splits,
-            *view.looks,
-            *view.diagnosis,
-            *view.choices,
-            *view.findings,
-            *students,
-        ]
+        lines += [*view.diagnosis, *view.choices, *view.findings, *students]
     yield from (Paragraph(line, hanging=2) for line in (*lines, *view.spending))
     yield from (Paragraph(note, "dim", hanging=2) for note in view.notes)
 
 
 def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> RenderableType:
     lines = [
-        NOT_ISOLATED,
         f"{counted(len(leaks), 'trial')} saw or tried to open a skill that should have been hidden:",
     ]
     lines += [f"  {line}" for line in describe_leaks(leaks)]
@@ -122,7 +99,7 @@ def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> Rende
         if show_command and leaks
         else ""
     )
-    lines.append(f"{look}Remove whatever gave access to it, then run again with --fresh.")
+    lines.append(f"{look}Remove whatever gave access to it, then run again with --redraw.")
     return _red_panel("INVALID", "\n".join(lines))
 
 
@@ -147,14 +124,14 @@ def bars(view: VerdictView, arms: dict[str, str]) -> RenderableType:
     width = max(11, 1 + max(len(arms[arm]) for arm in ("baseline", "skill")))
     lines: list[str] = []
     for arm in (verdict.baseline, verdict.skill):
-        if not arm.scored + arm.errored:
+        if not arm.scored + arm.missing:
             continue
         lift = ""
         if arm is verdict.skill and verdict.lift is not None:
             lift = f"  [{view.mark.color}]{points(verdict.lift)}[/{view.mark.color}]"
-        errors = f"  [red]{arm.errored} errored[/red]" if arm.errored else ""
+        missing = f"  [red]{arm.missing} missing[/red]" if arm.missing else ""
         lines.append(
-            f"  {arms[arm.arm]:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}{lift}{errors}"
+            f"  {arms[arm.arm]:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}{lift}{missing}"
         )
     if view.token_change != UNKNOWN:
         before, after = mean_tokens(verdict.baseline), mean_tokens(verdict.skill)
@@ -196,36 +173,25 @@ def _activity_rows(view: VerdictView, arms: dict[str, str]) -> Iterator[tuple[st
 
 
 def _table(view: RunView) -> RenderableType:
-    columns = (
-        *("Model", view.arms["baseline"].capitalize(), view.arms["skill"].capitalize()),
-        *("Lift", INTERVAL, "Tokens", "Cost", "Decision"),
-    )
-    rows: list[dict[str, Text]] = [
-        dict(zip(columns, _row(verdict), strict=True)) for verdict in view.verdicts
+    rows = [
+        {
+            "Model": Text(each.model),
+            view.arms["baseline"].capitalize(): Text(each.baseline_rate),
+            view.arms["skill"].capitalize(): Text(each.skill_rate),
+            "Tokens": Text(each.tokens),
+            "Cost": Text(each.cost),
+        }
+        for each in view.verdicts
     ]
-    return FittedTable(rows, left=("Model", "Decision"), spare=("Cost", "Tokens"), last=INTERVAL)
-
-
-def _row(view: VerdictView) -> Iterator[Text]:
-    lift = points(view.verdict.lift)
-    cells = (
-        view.model,
-        view.baseline_rate,
-        view.skill_rate,
-        lift,
-        view.interval,
-        view.tokens,
-        view.cost,
-    )
-    yield from map(Text, cells)
-    yield Text(view.decision, style=view.mark.color)
+    return FittedTable(rows, left=("Model",), spare=("Cost", "Tokens"))
 
 
 def _cases(
     evaluation: Evaluation, names: dict[str, str], results: Iterable[Result]
 ) -> Iterator[RenderableType]:
     arms, several = evaluation.plan.arms, len(evaluation.verdicts) > 1
-    widths = {arm: max(len(names[arm]), evaluation.plan.runs) for arm in arms}
+    draws = max(map(evaluation.plan.rounds_of, evaluation.plan.addresses), default=1)
+    widths = {arm: max(len(names[arm]), draws) for arm in arms}
     yield Paragraph("  ".join([*(f"{names[arm]:<{widths[arm]}}" for arm in arms), "case"]), "bold")
     indent = 2 + sum(widths.values()) + 2 * len(arms)
     for (case, model), group in groupby(

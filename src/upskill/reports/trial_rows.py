@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run
 from upskill.verdicts.outcome import Outcome
 
-OUTCOMES = {True: "passed", False: "failed", None: "errored"}
+OUTCOMES = {True: "passed", False: "failed", None: "missing"}
 COLUMNS = (
     "run",
     "skill",
@@ -21,14 +21,13 @@ COLUMNS = (
     "case",
     "tags",  # separated by commas
     "held_out",  # by the suite's split
-    "used_by_search",  # to choose the skill: such a case cannot show that it helps
+    "seen",  # with another text of the skill, or none: such a case says nothing about tasks like these
     "author",  # of the case
     "arm",
     "seed",
-    "outcome",  # passed, failed, errored
+    "outcome",  # passed, failed, missing
     "cause",  # of a failure: why no answer could pass
     "error",
-    "redraws",  # failed draws: calls repeated after the server may have started to answer
     "checks_passed",
     "checks",
     "input_tokens",
@@ -70,7 +69,7 @@ def finding_row(finding: CheckFinding) -> dict[str, Any]:
     }
 
 
-def trial_row(run: Run, result: Result, used_cases: Container[str]) -> dict[str, Any]:
+def trial_row(run: Run, result: Result) -> dict[str, Any]:
     case = run.plan.suite.by_id.get(result.trial.case) or StoredCase(
         id=result.trial.case, prompt=""
     )
@@ -79,7 +78,7 @@ def trial_row(run: Run, result: Result, used_cases: Container[str]) -> dict[str,
         "skill": run.skill,
         "tags": ", ".join(case.tags),
         "held_out": case.held_out,
-        "used_by_search": case.id in used_cases,
+        "seen": case.id not in run.plan.fresh,
         "author": author_of(case, run.plan.suite.source),
         "error": result.error,
         "reasoning_tokens": result.usage.reasoning_tokens,
@@ -99,7 +98,7 @@ def trial_row(run: Run, result: Result, used_cases: Container[str]) -> dict[str,
 def result_to_json(result: Result) -> dict[str, Any]:
     fields = asdict(result)
     trial = fields.pop("trial")
-    for name in ("fatal", "asked", "hashed_as", *(() if result.traceback else ("traceback",))):
+    for name in ("fatal", "asked", "is_final", *(() if result.traceback else ("traceback",))):
         fields.pop(name)
     answer = result.trace.answer if result.trace else None
     return {**trial, "outcome": OUTCOMES[result.passed], "answer": answer, **fields}

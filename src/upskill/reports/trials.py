@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -17,14 +18,13 @@ from upskill.reports.layout import indented
 from upskill.reports.numbers import dollars, percent
 from upskill.reports.terminal import invalid
 from upskill.reports.trial_rows import OUTCOMES, write_arguments
-from upskill.reports.view import replay_note
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.planning.stored_plan import StoredCase, StoredPlan
 from upskill.runs.results.shown import Unfinished
 from upskill.runs.stores import Progress, Run
 from upskill.sandboxes import printable
 from upskill.traces import Step
-from upskill.verdicts.statistics import effective_trials, wilson_interval
+from upskill.verdicts.interval import Estimate, mean_share, rounded, rounded_interval
 
 COLORS = {True: "green", False: "red", None: "yellow"}
 MARKS = {"ok": ("✓", "green"), "error": ("✗", "red"), "unknown": ("·", "dim")}
@@ -41,13 +41,11 @@ def render_heading(
     unfinished: Mapping[str, Unfinished] | None = None,
 ) -> Iterator[RenderableType]:
     yield Text(f"run {run.id}, started {run.created}", style="bold")
-    counts = f": {run.passed + run.failed} scored, {run.errored} errored" if unfinished else ""
+    counts = f": {run.passed + run.failed} graded, {run.errored} missing" if unfinished else ""
     yield Text(
         f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}{counts}"
     )
-    if replayed := replay_note(run):
-        yield Text(replayed, style="yellow")
-    baseline = "reference skill" if run.plan.reference_skill else "baseline"
+    baseline = run.plan.labels["baseline"]
     for model, so_far in (unfinished or {}).items():
         yield indented(Text(f"{model}: {so_far}"))
     for row in progress:
@@ -56,7 +54,7 @@ def render_heading(
         ):  # the difference between its arms stays hidden until the end
             continue
         arm = baseline if row.arm == "baseline" else row.arm
-        counts = f"{row.passed} passed, {row.failed} failed, {row.errored} errored"
+        counts = f"{row.passed} passed, {row.failed} failed, {row.errored} missing"
         yield indented(Text(f"{row.model} · {arm}: {counts}"))
     if sandbox := run.plan.sandbox:
         distractors = run.plan.distractors
@@ -147,11 +145,6 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
         parts.append(_hanging(Text(f"  {mark}", style="dim"), line))
     if result.error:
         parts.append(indented(Text(printable(result.error), style="yellow")))
-    if result.redraws:
-        reasons = ", ".join(
-            f"{printable(reason)} ({count})" for reason, count in result.redraws.items()
-        )
-        parts.append(indented(Text(f"lost answers, requested again: {reasons}", style="yellow")))
     return Group(*parts)
 
 
@@ -227,7 +220,7 @@ def _cut(text: str) -> str:
 
 @dataclass
 class CheckRate:
-    """Errored trials are not counted."""
+    """How often one check passed in one arm. Missing trials are not counted."""
 
     model: str
     check: str
@@ -235,30 +228,28 @@ class CheckRate:
     passed: list[bool] = field(default_factory=list[bool])
     cases: list[str] = field(default_factory=list[str])
 
-    @property
-    def rate(self) -> float:
-        return sum(self.passed) / len(self.passed)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 %, clustered by case."""
-        effective = effective_trials(self.passed, self.cases)
-        return wilson_interval(self.rate * effective, effective)
+    @cached_property
+    def rate(self) -> Estimate:
+        """Mean over cases, at 95 %."""
+        of_case: dict[str, list[bool]] = {}
+        for case, passed in zip(self.cases, self.passed, strict=True):
+            of_case.setdefault(case, []).append(passed)
+        return mean_share([sum(each) / len(each) for each in of_case.values()])
 
     def to_dict(self) -> dict[str, Any]:
-        low, high = self.interval
-        counts = {
+        return {
+            "model": self.model,
+            "check": self.check,
+            "arm": self.arm,
             "passed": sum(self.passed),
             "trials": len(self.passed),
-            "rate": self.rate,
-            "low": low,
-            "high": high,
+            "rate": rounded(self.rate.value),
+            "interval": rounded_interval(self.rate.interval),
         }
-        return {"model": self.model, "check": self.check, "arm": self.arm, **counts}
 
     def __str__(self) -> str:
-        low, high = self.interval
-        return f"{percent(self.rate)} [{percent(low)}, {percent(high)}] of {len(self.passed)}"
+        low, high = map(percent, self.rate.interval)
+        return f"{percent(self.rate.value)} [{low}, {high}] of {len(self.passed)}"
 
 
 def check_rates(plan: StoredPlan, results: Iterable[Result]) -> list[CheckRate]:

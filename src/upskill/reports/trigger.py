@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.authoring.trigger.description import DescriptionAttempt, Improvement
+from upskill.authoring.trigger.metrics import QUANTITIES, TriggerMetrics
 from upskill.authoring.trigger.trigger import TriggerResult
 from upskill.reports import json
 from upskill.reports.layout import indented
@@ -18,8 +19,7 @@ from upskill.reports.view import problems
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import PARTS, Queries
-from upskill.verdicts.statistics import rounded
-from upskill.verdicts.trigger_metrics import QUANTITIES, TriggerMetrics
+from upskill.verdicts.interval import rounded
 
 TITLES = {
     "precision": "precision",

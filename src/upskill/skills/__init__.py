@@ -10,6 +10,7 @@ placebo       a skill of the same form and length that says nothing
 starter/      the files of a new skill, for `upskill init`
 changes       which skills a branch changed, and what they were before
 archives      zips with the same bytes everywhere, and reading archives that may be hostile
+seen          which cases a text of the skill was edited against: the record of shown results
 packing       what of a skill is handed on: as files, or as a plugin
 install       copying a skill to where an agent looks for it
 agent_specs   AGENT_SPECS: one row per real agent, which everything about that agent is derived from

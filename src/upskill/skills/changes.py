@@ -15,6 +15,7 @@ from typing import Literal
 
 from upskill.errors import UsageError
 from upskill.skills.files import MANIFEST, SkillFile
+from upskill.skills.seen import without_seen
 from upskill.skills.skill import (
     BADGE,
     CARD,
@@ -89,7 +90,7 @@ def _read_by_students(skill: Skill | None) -> object:
 
 def _suite_files(skill: Skill | None) -> set[SkillFile]:
     made = (RECEIPT, REPLIES, BADGE, CARD)
-    files = skill.files if skill else ()
+    files = filter(None, map(without_seen, skill.files if skill else ()))
     return {
         file
         for file in files

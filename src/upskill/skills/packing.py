@@ -11,6 +11,7 @@ from upskill.errors import UsageError
 from upskill.plain import dict_or_empty
 from upskill.skills.files import MANIFEST, SkillFile, hash_files
 from upskill.skills.frontmatter import name_problems
+from upskill.skills.seen import without_seen
 from upskill.skills.skill import CARD, HIDDEN_FROM_STUDENTS, RECEIPT, Skill
 
 # https://agent-plugins.org/specification, version 1.0.0
@@ -62,7 +63,9 @@ def plugin_files(packed: Sequence[Packed], name: str) -> list[SkillFile]:
     version = dict_or_empty(first.frontmatter.get("metadata")).get("version") if is_one else None
     about: dict[str, Any] = {
         "name": name,
-        "version": str(version or f"0.0.0-h{hash_files(skills)}"),  # agents cache by version
+        "version": str(
+            version or f"0.0.0-h{hash_files(filter(None, map(without_seen, skills)))}"
+        ),  # agents cache by version
         "description": first.description
         if is_one
         else f"Skills: {', '.join(one.skill.name for one in packed)}",

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.plain import counted
+from upskill.plain import canonical, counted
 from upskill.skills import frontmatter, security
 from upskill.skills.files import (
     IGNORED_NAMES,
@@ -29,6 +29,7 @@ from upskill.skills.files import (
 )
 from upskill.skills.frontmatter import Problem, Profile
 from upskill.skills.markdown import blank_code
+from upskill.skills.seen import METADATA, add_seen, without_seen
 
 # In the folders of the specification: what is named there is meant to be in the skill, inside a command, too.
 _NAMED = re.compile(
@@ -56,7 +57,7 @@ def missing_files(body: str, paths: Iterable[str]) -> list[str]:
 SUITE_FILES = ("evals/", "eval_queries.json")
 RECEIPT, REPLIES = "evals/receipt.json", "evals/replies.jsonl.gz"
 BADGE, CARD = "evals/badge.svg", "skill-card.md"  # made from a receipt
-HIDDEN_FROM_STUDENTS = ("skill_meta.json", CARD, *SUITE_FILES)
+HIDDEN_FROM_STUDENTS = (METADATA, CARD, *SUITE_FILES)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Skill:
     @property
     def fingerprint(self) -> str:
         """A hash of the whole folder: paths, contents, executable bits and links."""
-        return hash_files(self.files)
+        return hash_files(filter(None, map(without_seen, self.files)))
 
     @property
     def visible_hash(self) -> str:
@@ -136,6 +137,15 @@ class Skill:
         return hash_files(
             file for file in self.files if not file.path.startswith(HIDDEN_FROM_STUDENTS)
         )
+
+    @property
+    def text_hash(self) -> str:
+        """A hash of what students read, whatever the skill's name, and however its words are spaced."""
+        unread = ("name", "license", "metadata")
+        fields = {name: value for name, value in self.frontmatter.items() if name not in unread}
+        manifest = SkillFile(MANIFEST, f"{canonical(fields)} {self.body}".encode())
+        files = [manifest, *filter(None, map(self.file, self.resources))]
+        return hash_files(replace(file, data=b" ".join(file.data.split())) for file in files)
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -205,6 +215,11 @@ class Skill:
         files = [*others, SkillFile(str(inner), data, executable)]
         folders = tuple(folder for folder in self.folders if not inner.is_relative_to(folder))
         return self._read(files, str(self.folder or self.name), self.folder, folders)
+
+    def with_seen(self, case_ids: Iterable[str], text_hash: str) -> Skill:
+        """With these cases in its record, where it is yet to be saved; else see `mark_seen`."""
+        record = add_seen(self.read(METADATA) or b"", dict.fromkeys(case_ids, text_hash))
+        return self.with_file(METADATA, record) if record else self
 
     def without_file(self, path: str) -> Skill:
         files = [file for file in self.files if file.path != path]

@@ -3,6 +3,7 @@
 - `suite`: Case, Suite, the split, ids; Part and CaseFilter: a chosen part of the cases
 - `shapes`: the forms a case may be written in; `files`: reads suite files as plain data
 - `formats`: files of other tools, one module each; `kernelbench`: problems of KernelBench as kernel tasks
+- `appending`: adds cases to a suite file and leaves its text alone
 - `installs`: what the scripts of other tools' tasks install
 - `quality`: probes that must fail before you spend money on a suite
 - `near_duplicates`: cases that ask nearly the same thing

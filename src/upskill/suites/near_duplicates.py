@@ -53,8 +53,8 @@ def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
 
 
 def group_near_duplicates(cases: Iterable[Case]) -> dict[str, str]:
-    """For each case that has near-duplicates, the first of them; cases without are not named."""
-    listed = list(cases)
+    """For each case that has near-duplicates, the first of them; cases without, or with a group, are not named."""
+    listed = [case for case in cases if not case.group]
     first = {case.id: case.id for case in listed}
 
     def root(case: str) -> str:
@@ -84,11 +84,9 @@ def describe_near_duplicates(groups: Mapping[str, str], most: int = 3) -> list[s
         for group in list(members.values())[:most]
     ]
     more = f"; and {len(members) - most} more groups" if len(members) > most else ""
-    each = "each group counts as one case in every interval; keep one of each"
-    one = "and count as one case in every interval; keep one of them"
-    return [
-        f"{'; '.join(named)}{more} are near-duplicates{f': {each}' if len(members) > 1 else f' {one}'}"
-    ]
+    each = "" if len(members) == 1 else " within each group"
+    advice = f"give them the same `group:`, so that they count as one{each}, or keep one of them"
+    return [f"{'; '.join(named)}{more} ask nearly the same: {advice}"]
 
 
 def plain_text(text: str) -> str:
@@ -126,23 +124,6 @@ def telling_checks(case: Case) -> list[list[Any]]:
         for named in case.checks
         if named.name not in ("min_length", "max_length")
     ]
-
-
-def case_identity(case: Case) -> str:
-    """Two hashes: of what is asked, and of what makes an answer right."""
-    files = {path: plain_text(text) for path, text in case.files.items()}
-    return f"{digest([sorted(telling_words(case.prompt)), files])}-{digest(telling_checks(case))}"
-
-
-def shared_cases(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
-    """By id and identity: the cases of `now` that asked the same before, or had the same id and the same checks."""
-    asked = {hashes.partition("-")[0] for hashes in before.values()}
-    checks = {case: hashes.partition("-")[2] for case, hashes in before.items()}
-    return {
-        case
-        for case, (ask, _, check) in ((case, hashes.partition("-")) for case, hashes in now.items())
-        if ask in asked or checks.get(case) == check
-    }
 
 
 def alike(first: frozenset[str], second: frozenset[str]) -> bool:

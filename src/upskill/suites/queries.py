@@ -22,6 +22,7 @@ from upskill.suites.suite import hash_to_unit, make_id
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
+FIRES = "fires"  # the check of a case that is a query
 PATHS_IN_SKILL = ("evals/eval_queries.json", "eval_queries.json")
 MAX_FILE_BYTES = 5_000_000
 

@@ -386,6 +386,9 @@ class OurCase(Strict):
         default=[], description="Checks on the answer; all of them must pass."
     )
     tags: list[str] = Field(default=[], description="Labels to select cases by.")
+    group: str = Field(
+        default="", description="Cases with the same group count as one for tasks like these."
+    )
     held_out: bool | None = Field(
         default=None,
         description="Whether to hold it out of the search; if not set, its id decides.",

@@ -166,6 +166,7 @@ class Case:
     checks: tuple[SuiteCheck, ...]
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     tags: tuple[str, ...] = ()
+    group: str = ""  # cases of one group count as one for tasks like these
     held_out: bool = False
     reference: str = ""  # an answer that passes, to test the checks with
     expected_output: str = ""  # what a good answer is like, in words
@@ -585,10 +586,11 @@ _Dumper.add_representer(str, _text)
 
 def as_yaml(suite: Suite) -> str:
     """The suite file, with what was left out or changed at the top."""
-    body = yaml.dump(
-        suite.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110
-    )
-    return "".join(f"# {line}\n" for line in _remarks(suite)) + body
+    return "".join(f"# {line}\n" for line in _remarks(suite)) + yaml_of(suite.to_dict())
+
+
+def yaml_of(data: object) -> str:
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def _remarks(suite: Suite) -> list[str]:

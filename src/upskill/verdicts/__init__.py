@@ -1,13 +1,14 @@
-"""A Verdict is arithmetic over outcomes: lift with its interval, tokens, cost, and a decision. Nothing here does I/O.
+"""A Verdict says what a skill did to one model. Arithmetic only: nothing here does I/O or knows a suite or an agent.
 
 - `outcome`: Outcome, the part of a trial's result that arithmetic needs; it comes without numpy
-- `statistics`: intervals and tests, and one that may be looked at during a run; `planning`: sample sizes
-- `these_cases`: the lift on exactly these cases, where the repeats are the sample
-- `arms`: outcomes summed up by arm, paired between two arms, and what missing trials may hide
-- `verdict`: Verdict, its options and its JSON form; `compute`: from outcomes to a verdict; `advice`: it in words
-- `several_models`: which decisions stand where several models were tried
-- `library`: which decisions stand for many skills and models
-- `diagnosis`: what each case can still show; `choices`: which model is worth its price
-- `requirements`: conditions that CI holds a skill to
-- `trigger_metrics`: how readily a model activates a skill
+- `interval`: `paired_lift`, the one interval, and `mean_share` for one arm
+- `arms`: outcomes summed up by arm, paired between two arms, and what missing trials can do to a lift
+- `verdict`: Verdict, its two readings, reasons and JSON form; `compute`: from outcomes to verdicts; `line`: in words
+- `gate`: what `ci` says about an edit; `requirements`: conditions that CI holds a skill to
+- `planning`: what a suite can show, and how many cases would do
 """
+
+LEVEL_OF_TASKS = 0.95  # about tasks like these; for an exact student about these cases, too
+LEVEL_OF_THESE = 0.99  # about these cases, and about both after each of several rounds
+TOLERANCE = 0.20  # a loss, or a lift, that does not matter
+MAX_ROUNDS = 12

@@ -1,195 +1,143 @@
-"""How much evidence it takes: the power of a plan, and what an undecided lift still needs."""
+"""What a suite can show, before it is run: the chance of a decision, and how many cases would do.
+
+By simulation, with a fixed seed: cases differ in difficulty (a standard deviation of 1.5 in log-odds) and in what the
+skill does for them (0.75), as in `docs/simulations.md`.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from upskill.verdicts.outcome import Scope
-from upskill.verdicts.statistics import (
+from upskill.verdicts import LEVEL_OF_TASKS, LEVEL_OF_THESE
+from upskill.verdicts.interval import (
     NORMAL,
-    CaseGroups,
+    SEED,
     Floats,
     chance_of_less,
-    t_quantile,
+    mean_share,
+    paired_lift,
+    studentized_bounds,
     unseen_weight,
 )
 
-MAX_CASES, MAX_RUNS = 1_000_000, 10_000  # that are counted up to
+MAX_CASES_TO_ADD = 40  # more are not worth writing for one verdict
+POWER = 0.8
+SUITES = 200
+DIFFICULTY_SPREAD, EFFECT_SPREAD = 1.5, 0.75  # standard deviations, in log-odds
+_QUANTILES = np.array([NORMAL.inv_cdf((k + 0.5) / 200) for k in range(200)])
 
 
 @dataclass(frozen=True, slots=True)
-class VarianceComponents:
-    """How differences vary: `between` cases and, for a single pair, `within` a case. Both are variances."""
+class Chances:
+    """Of `helps`, if the true lift is this."""
 
-    between: float
-    within: float
-
-    @classmethod
-    def assumed(
-        cls, baseline: float, lift: float, *, between_sd: float = 0.25, correlation: float = 0.3
-    ) -> VarianceComponents:
-        """From a baseline pass rate, the standard deviation of the lift over cases, and the correlation of a pair."""
-        skill = min(1.0, max(0.0, baseline + lift))
-        of_baseline, of_skill = baseline * (1.0 - baseline), skill * (1.0 - skill)
-        variance = max(
-            0.0, of_baseline + of_skill - 2.0 * correlation * math.sqrt(of_baseline * of_skill)
-        )
-        between = min(between_sd**2, variance)
-        return cls(between, variance - between)
-
-    @classmethod
-    def measured(cls, differences: ArrayLike, cases: ArrayLike) -> VarianceComponents:
-        """From pairs already seen, by analysis of variance; never less than one odd pair more would show.
-
-        Assumes one variance within all cases. With one pair a case the two cannot be told apart, and everything
-        counts as between cases: more runs are then never promised to help.
-        """
-        values = np.asarray(differences, dtype=np.float64).reshape(-1)
-        if not values.size:
-            return cls(0.0, 1.0)
-        between, within = _components(values, CaseGroups.of(cases))
-        short = max(0.0, 2.0 / (values.size + 2.0) - between - within)
-        return cls(between + short, within)
-
-    def error(self, cases: float, runs: float) -> float:
-        """Standard error of the lift over so many cases with so many pairs each. Assumes independent cases."""
-        return math.sqrt((self.between + self.within / runs) / cases)
-
-
-def _components(values: Floats, groups: CaseGroups) -> tuple[float, float]:
-    means = groups.means(values)
-    spare = values.size - len(groups)
-    within = float(((values - means[groups.codes]) ** 2).sum()) / spare if spare else 0.0
-    of_means = float(np.var(means, ddof=1)) if len(groups) > 1 else 0.0
-    return max(0.0, of_means - within * float(np.mean(1.0 / groups.counts))), within
-
-
-def power(
-    lift: float,
-    cases: int,
-    runs: float,
-    variance: VarianceComponents,
-    *,
-    level: float = 0.95,
-    anytime: Scope | None = None,
-) -> float:
-    """Chance that the interval excludes zero on the right side, if the lift is really this."""
-    units, error = float(cases), variance.error(cases, runs)
-    if anytime == "suite":  # where a pair is a unit, whatever its case
-        units, error = cases * runs, variance.error(cases * runs, 1)
-    if units < 2:
-        return 0.0
-    if error == 0.0:
-        return 1.0 if lift else 0.0
-    needed = error * t_quantile(0.5 + 0.5 * level, int(units) - 1)
-    if anytime is None:
-        needed = max(
-            needed, _clear_of_the_unseen(cases, error * math.sqrt(cases), runs, 0.5 * (1.0 - level))
-        )
-    else:  # the price of a mixture of bets: half a logarithm of what was bet on
-        needed = max(
-            needed, error * math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units))
-        )
-    return NORMAL.cdf((abs(lift) - needed) / error)
-
-
-# Nine cases that stand for all, by their spread.
-_TYPICAL = np.array([NORMAL.inv_cdf((k + 0.5) / 9) for k in range(9)])
+    tasks: float  # about tasks like these
+    these: float  # about these cases
+    either: float
 
 
 @lru_cache(maxsize=256)
-def _clear_of_the_unseen(cases: int, spread: float, runs: float, tail: float) -> float:
-    """The smallest mean of so many cases, spread like this, at which `unseen_bound` is above zero."""
-    counts = np.full((1, len(_TYPICAL)), cases / len(_TYPICAL))
-    weight = unseen_weight(spread * _TYPICAL[np.newaxis, :], runs)
-    low, high = 0.0, 1.0
-    for _ in range(20):
-        middle = 0.5 * (low + high)
-        values = np.clip(middle + spread * _TYPICAL, -1.0, 1.0)
-        low, high = (
-            (low, middle)
-            if chance_of_less(values, counts, weight, 0.0)[0] < tail
-            else (middle, high)
-        )
-    return high
-
-
-POWER = 0.8  # the chance of a decision that a plan or a piece of advice aims at
-
-
-def cases_needed(
+def chance_to_show(
     lift: float,
-    runs: float,
-    variance: VarianceComponents,
+    cases: int,
+    draws: int,
     *,
-    chance: float = POWER,
-    level: float = 0.95,
-    anytime: Scope | None = None,
-) -> int | None:
-    """None: a million would not do."""
-    if lift == 0.0:
-        return None
-    return smallest(
-        lambda cases: power(lift, cases, runs, variance, level=level, anytime=anytime) >= chance,
-        MAX_CASES,
-    )
+    baseline: float = 0.2,
+    exact: bool = False,
+    level: float = LEVEL_OF_TASKS,
+    suites: int = SUITES,
+) -> Chances:
+    """`level` is the one at which tasks like these are read: higher where several models share the error."""
+    if cases < 2 and draws < 2:
+        return Chances(0.0, 0.0, 0.0)
+    rng = np.random.default_rng((SEED, cases, draws))
+    before, after = _rates(rng, (suites, cases), baseline, lift)
+    shape = (suites, cases, draws)
+    differences = (rng.random(shape) < after[:, :, None]).astype(np.float64)
+    differences -= rng.random(shape) < before[:, :, None]
+    tasks = shows_a_gain(differences.mean(axis=2), draws, level)
+    these = tasks
+    if not exact:
+        these = shows_a_gain(differences.reshape(suites, -1), 1, max(level, LEVEL_OF_THESE))
+    return Chances(float(tasks.mean()), float(these.mean()), float((tasks | these).mean()))
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceNeeded:
-    """What would settle an undecided lift: `pairs` is the cheaper of more runs of these cases and more cases."""
-
-    pairs: int
-    runs: int | None  # further runs of every case; None where no number of them would do
-    cases: int  # or further cases, each run as often as those before
-
-
-def evidence_needed(
-    differences: ArrayLike,
-    cases: ArrayLike,
-    *,
-    margin: float = 0.05,
-    level: float = 0.95,
-    anytime: Scope | None = None,
-) -> EvidenceNeeded:
-    """How much more evidence would settle it with a chance of `POWER`, if the lift and its spread are those seen.
-
-    It is settled when the interval excludes zero, or everything beyond the margin.
-    """
-    groups = CaseGroups.of(cases)
-    count, runs = max(1, len(groups)), max(1.0, groups.runs)
-    lift = abs(float(groups.means(differences).mean())) if len(groups) else 0.0
-    distance = max(lift, margin - lift)
-    variance = VarianceComponents.measured(differences, cases)
-
-    def enough(more_runs: int) -> bool:
-        return (
-            power(distance, count, runs + more_runs, variance, level=level, anytime=anytime)
-            >= POWER
-        )
-
-    in_all = cases_needed(distance, runs, variance, level=level, anytime=anytime) or MAX_CASES
-    more_cases, more_runs = max(1, in_all - count), smallest(enough, MAX_RUNS)
-    pairs = more_cases * math.ceil(runs - 1e-9)
-    return EvidenceNeeded(
-        pairs if more_runs is None else min(pairs, more_runs * count), more_runs, more_cases
-    )
+def _rates(
+    rng: np.random.Generator, shape: tuple[int, int], baseline: float, lift: float
+) -> tuple[Floats, Floats]:
+    """Pass rates of cases without and with the skill, whose means are the baseline and the baseline plus the lift."""
+    baseline = min(0.98, max(0.02, baseline))
+    goal = min(0.98, baseline + lift)
+    wide = float(np.hypot(DIFFICULTY_SPREAD, EFFECT_SPREAD))
+    start = _center(baseline, DIFFICULTY_SPREAD)
+    shift = _center(goal, wide) - start
+    difficulty = start + DIFFICULTY_SPREAD * rng.standard_normal(shape)
+    effect = shift + EFFECT_SPREAD * rng.standard_normal(shape)
+    return _expit(difficulty), _expit(difficulty + effect)
 
 
-def smallest(holds: Callable[[int], bool], most: int) -> int | None:
-    """The smallest n from 1 on for which something that stays true has become true."""
-    if not holds(most):
-        return None
-    low, high = 0, 1
-    while not holds(high):
-        low, high = high, min(most, high * 2)
+def _center(mean: float, spread: float) -> float:
+    """The log-odds around which rates with this spread have this mean."""
+    low, high = -12.0, 12.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        if float(_expit(middle + spread * _QUANTILES).mean()) < mean:
+            low = middle
+        else:
+            high = middle
+    return 0.5 * (low + high)
+
+
+def _expit(log_odds: Floats) -> Floats:
+    return 1.0 / (1.0 + np.exp(-log_odds))
+
+
+def shows_a_gain(
+    means: Floats, draws: int, level: float, *, resamples: int = 1_000
+) -> NDArray[np.bool_]:
+    """Whether `paired_lift` lies above zero, for many data sets at once: one row each, one column a unit."""
+    if means.shape[1] < 2:
+        return np.zeros(len(means), dtype=np.bool_)
+    rounded = np.round(means, 9)
+    low, _ = studentized_bounds(rounded, float(draws), level=level, resamples=resamples)
+    support = np.unique(rounded)
+    counts = np.stack([(rounded == value).sum(axis=1) for value in support], axis=1)
+    weight = unseen_weight(rounded, float(draws))
+    chance = chance_of_less(support, counts.astype(np.float64), weight, 0.0)
+    return (low > 0) & (chance < 0.5 * (1.0 - level)) & (means.mean(axis=1) > 0)
+
+
+@lru_cache(maxsize=256)
+def cases_to_add(lift: float, fresh: int, draws: int, baseline: float) -> int:
+    """Cases that with the fresh ones show the lift in 80 %; over `MAX_CASES_TO_ADD` where that many are too few."""
+    lift, baseline = round(lift, 2), round(baseline, 2)
+
+    def is_enough(add: int) -> bool:
+        chances = chance_to_show(lift, fresh + add, draws, baseline=baseline)
+        return chances.tasks >= POWER
+
+    low, high = 0, MAX_CASES_TO_ADD
+    if not is_enough(high):
+        return MAX_CASES_TO_ADD + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        if is_enough(middle):
+            high = middle
+        else:
+            low = middle
     return high
+
+
+@lru_cache(maxsize=1024)
+def best_lift(units: int, level: float) -> float:
+    """The highest lower end of a lift: where every unit goes from failed to passed."""
+    return paired_lift([1.0] * units, range(units), level=level).low
+
+
+def best_pass_rate(units: int, level: float) -> float:
+    """The highest lower end of a pass rate: where everything passes."""
+    return mean_share([1.0] * units, level=level).low

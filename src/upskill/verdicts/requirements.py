@@ -5,26 +5,14 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.verdicts.arms import Interval
-from upskill.verdicts.verdict import (
-    CHOSEN,
-    DISPUTED,
-    ERRORS,
-    ERRORS_COULD_EXPLAIN,
-    ISOLATION,
-    SNAPSHOTS,
-    UNFINISHED,
-    UNTESTED,
-    USED,
-    Decision,
-    OnTheseCases,
-    Verdict,
-)
+from upskill.verdicts.interval import Estimate
+from upskill.verdicts.planning import best_lift, best_pass_rate
+from upskill.verdicts.verdict import OBSTACLES, REASONS, Decision, Reading, Verdict
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -45,25 +33,15 @@ QUANTITIES = (
 )
 _SHARES = ("lift", "pass_rate")  # the others are multiples of the baseline
 _DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "undecided")
-_ON_THESE_CASES = ("lift", "decision")  # what can be required of exactly these cases
-_MEETS_NOTHING = {  # reasons of a verdict, in words
-    ISOLATION: "the run is invalid: the arms were not isolated",
-    SNAPSHOTS: "the arms ran on different snapshots of the model",
-    ERRORS: "more than 10% of an arm's trials errored",
-    UNFINISHED: "the run is unfinished",
-    UNTESTED: "untested: the skill and its cases both come from a model's memory",
-    CHOSEN: CHOSEN,
-    USED: USED,
-}
-_HINT = 'For example: "lift>=0.1", "decision=helps", "these:decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
+_OF_A_READING = ("lift", "pass_rate", "decision")  # what `tasks:` and `these:` can be put before
+_HINT = 'For example: "lift>=0.1", "decision=helps", "tasks:decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A condition on a verdict. Unless `point`, it has to hold at the less favorable end of the interval, whatever
-    missing and redrawn trials would have shown.
+    """A condition on a verdict. It reads the less favorable end of an interval, unless `point`.
 
-    It is about tasks like these cases; with `these`, about exactly these.
+    `about` chooses a reading; without one it is enough that either meets it. Tokens and cost are measured totals.
     """
 
     text: str
@@ -72,7 +50,7 @@ class Requirement:
     value: float
     decision: Decision | None = None
     point: bool = False
-    these: bool = False
+    about: str = ""  # "tasks", "these", or either
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +61,24 @@ class Ruling:
 
 
 def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
-    """Read `lift>=0.1`, `these:decision=helps`, `tokens<=1.2x`, `point:lift>=10%`. Ratios are of skill over baseline.
+    """Read `lift>=0.1`, `tasks:decision=helps`, `tokens<=1.2x`, `point:lift>=10%`. Ratios are of skill over baseline.
 
     With `shares`, these are the only quantities that can be required.
     """
     hint = f'For example: "{shares[0]}>=0.8" or "point:{shares[0]}>=0.8".' if shares else _HINT
     match = re.fullmatch(
-        r"\s*((?:(?:these|point):\s*)*)([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text
+        r"\s*((?:(?:tasks|these|point):\s*)*)([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text
     )
     if not match:
         raise UsageError(f"{text!r} is not a valid requirement", hint)
-    point, these = (f"{prefix}:" in match[1] for prefix in ("point", "these"))
-    quantity, comparison, target = match[2], match[3].replace("==", "="), match[4]
-    if these and (shares or quantity not in _ON_THESE_CASES):
-        raise UsageError(f"{text!r}: `these:` can only be used with lift and decision", hint)
+    point = "point:" in match[1]
+    about = next((name for name in ("tasks", "these") if f"{name}:" in match[1]), "")
+    quantity = match[2]
+    comparison = match[3].replace("==", "=")
+    target = match[4]
+    if about and (shares or quantity not in _OF_A_READING):
+        message = f"{text!r}: `{about}:` can only be used with {', '.join(_OF_A_READING)}"
+        raise UsageError(message, hint)
     if quantity == "decision" and not shares:
         plain = re.sub(r"[\s_-]", "", target)
         decision: Decision | None = next(
@@ -108,7 +90,7 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
             )
         if comparison not in ("=", "!="):
             raise UsageError(f"{text!r}: decisions can only be compared with = or !=", _HINT)
-        return Requirement(text, quantity, comparison, math.nan, decision, point, these)
+        return Requirement(text, quantity, comparison, math.nan, decision, point, about)
     known = tuple(shares) or (*QUANTITIES, "decision")
     if quantity not in known:
         raise UsageError(f"{text!r}: unknown quantity {quantity!r}", did_you_mean(quantity, known))
@@ -116,7 +98,7 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
         raise UsageError(f"{text!r}: numbers can only be compared with >=, <=, > or <", hint)
     is_ratio = quantity not in (*_SHARES, *shares)
     value = _number(text, quantity, target, hint, is_ratio=is_ratio)
-    return Requirement(text, quantity, comparison, value, None, point, these)
+    return Requirement(text, quantity, comparison, value, None, point, about)
 
 
 def _number(text: str, quantity: str, target: str, hint: str, *, is_ratio: bool) -> float:
@@ -137,101 +119,119 @@ def _number(text: str, quantity: str, target: str, hint: str, *, is_ratio: bool)
 
 
 def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
-    if why := _MEETS_NOTHING.get(verdict.reason):
-        return Ruling(requirement, False, why)
-    these = verdict.these_cases if requirement.these else None
-    where = " on these cases" if requirement.these else ""
-    if (requirement.these and these is None) or (requirement.decision and verdict.lift is None):
-        return Ruling(requirement, False, f"the {requirement.quantity}{where} was not measured")
+    if verdict.reason is not None and verdict.reason in OBSTACLES:
+        return Ruling(requirement, held=False, reason=REASONS[verdict.reason])
+    if requirement.quantity not in _OF_A_READING:
+        return check_number(requirement, _ratio(requirement.quantity, verdict), "x")
+    readings = [reading for reading in (verdict.tasks, verdict.these) if reading is not None]
+    if requirement.about:
+        readings = [reading for reading in readings if reading.about == requirement.about]
+    if not readings:
+        return Ruling(requirement, held=False, reason="tasks like these were not measured")
+    rulings = [_check_reading(requirement, reading) for reading in readings]
+    # "Either" would let `decision!=hurts` pass beside a reading that says "hurts".
+    if requirement.comparison == "!=":
+        return next((ruling for ruling in rulings if not ruling.held), rulings[0])
+    return next((ruling for ruling in rulings if ruling.held), rulings[-1])
+
+
+def _check_reading(requirement: Requirement, reading: Reading) -> Ruling:
+    if reading.reason is not None and reading.reason in OBSTACLES:
+        return Ruling(requirement, held=False, reason=REASONS[reading.reason])
+    where = " on these cases" if reading.about == "these" else " on tasks like these"
     if requirement.decision:
-        decision, reason = (these or verdict).decision, (these or verdict).reason
-        if reason in (
-            ERRORS_COULD_EXPLAIN,
-            DISPUTED,
-        ):  # or they would tick "decision!=hurts" for a skill that hurts
-            return Ruling(requirement, False, f"the decision{where} is {decision}: {reason}")
-        held = _COMPARE[requirement.comparison](decision, requirement.decision)
-        return Ruling(requirement, held, f"the decision{where} is {decision}")
-    if these:
-        return check_number(requirement, (these.lift.value, _with_missing(these)))
-    unit = "" if requirement.quantity in _SHARES else "x"
-    return check_number(requirement, _measured(requirement.quantity, verdict), unit)
+        held = _COMPARE[requirement.comparison](reading.decision, requirement.decision)
+        return Ruling(requirement, held, f"the decision{where} is {reading.decision}")
+    ruling = check_number(requirement, _share(requirement.quantity, reading), where=where)
+    why = describe_unreachable(requirement, {reading.about: (reading.units, reading.level)})
+    if ruling.held or not why:
+        return ruling
+    return Ruling(requirement, held=False, reason=f"{ruling.reason}; {why}")
+
+
+def describe_unreachable(requirement: Requirement, units: Mapping[str, tuple[int, float]]) -> str:
+    """Why no result could meet it; `units` has, for each reading, how many there are and their level."""
+    if requirement.point or requirement.comparison not in (">=", ">", "="):
+        return ""
+    if requirement.quantity not in _SHARES and requirement.decision != "helps":
+        return ""
+    needed = 0.0 if requirement.decision else requirement.value
+    best_of = best_pass_rate if requirement.quantity == "pass_rate" else best_lift
+    name = requirement.quantity if requirement.quantity in _SHARES else "lift"
+    shown: list[str] = []
+    for about, (count, level) in units.items():
+        if requirement.about in ("", about):
+            best = best_of(count, level)
+            if best > needed or (best == needed and not requirement.decision):
+                return ""
+            unit = "fresh cases" if about == "tasks" else "draws"
+            shown.append(f"{count} {unit} can show a {name} of at most {best:.2f}")
+    return "; ".join(shown) or "no case is fresh"
 
 
 def are_settled(requirements: Sequence[Requirement], verdict: Verdict) -> bool:
     """Whether more rounds are unnecessary: a decision stands, or every requirement is known to hold or fail."""
     if not requirements or verdict.decision == "hurts":
         return verdict.decision != "undecided"
-    return all(_is_settled(requirement, verdict) for requirement in requirements)
-
-
-def _is_settled(requirement: Requirement, verdict: Verdict) -> bool:
-    """Whether all of the interval meets it, or none of it."""
-    these = verdict.these_cases if requirement.these else None
-    if requirement.decision or requirement.point:
-        return (these or verdict).decision != "undecided"
-    measured = (
-        (these.lift.value, _with_missing(these))
-        if these
-        else _measured(requirement.quantity, verdict)
+    return all(
+        check_requirement(requirement, verdict).held or _is_refuted(requirement, verdict)
+        for requirement in requirements
     )
-    if measured is None:
+
+
+def _is_refuted(requirement: Requirement, verdict: Verdict) -> bool:
+    """Whether even the more favorable end of the interval fails it."""
+    if requirement.quantity not in _SHARES or requirement.point:
         return verdict.decision != "undecided"
     compare = _COMPARE[requirement.comparison]
-    return len({compare(bound, requirement.value) for bound in measured[1]}) == 1
+    readings = [reading for reading in (verdict.tasks, verdict.these) if reading is not None]
+    for reading in readings:
+        measured = _share(requirement.quantity, reading)
+        if requirement.about not in ("", reading.about) or measured is None:
+            continue
+        if any(compare(bound, requirement.value) for bound in measured.interval):
+            return False
+    return True
 
 
 def check_number(
-    requirement: Requirement, measured: tuple[float, Interval] | None, unit: str = ""
+    requirement: Requirement, measured: Estimate | None, unit: str = "", *, where: str = ""
 ) -> Ruling:
     compare = _COMPARE[requirement.comparison]
+    name = f"{requirement.quantity}{where}"
     if measured is None:
-        return Ruling(requirement, False, f"{requirement.quantity} was not measured")
-    value, (low, high) = measured
-    if requirement.point:
-        return Ruling(
-            requirement,
-            compare(value, requirement.value),
-            f"{requirement.quantity} is {value:.3g}{unit}",
-        )
-    bound = low if requirement.comparison in (">=", ">") else high
-    side = "lower" if bound is low else "upper"
-    reason = f"{requirement.quantity} is {value:.3g}{unit}, its {side} bound {bound:.3g}{unit}"
+        return Ruling(requirement, held=False, reason=f"{name} was not measured")
+    low, high = measured.interval
+    if requirement.point or low == high:
+        held = compare(measured.value, requirement.value)
+        return Ruling(requirement, held, f"{name} is {measured.value:.3g}{unit}")
+    side, bound = ("upper", high)
+    if requirement.comparison in (">=", ">"):
+        side, bound = ("lower", low)
+    reason = f"{name} is {measured.value:.3g}{unit}, its {side} bound {bound:.3g}{unit}"
     return Ruling(requirement, compare(bound, requirement.value), reason)
 
 
-def _with_missing(these: OnTheseCases) -> Interval:
-    """The interval, wide enough for whatever the errored trials would have shown."""
-    lifts = [these.lift, *((these.missing.worst, these.missing.best) if these.missing else ())]
-    return min(lift.low for lift in lifts), max(lift.high for lift in lifts)
-
-
-def _measured(quantity: str, verdict: Verdict) -> tuple[float, Interval] | None:
-    """Tokens and cost are multiples of the baseline."""
-    estimate, interval = _estimated(quantity, verdict)
-    if estimate is None or interval is None:
-        return None
-    # Where some trials are missing, a ratio that could not be computed without them is not known either.
-    return estimate, verdict.limits.get(
-        quantity, (-math.inf, math.inf)
-    ) if verdict.limits else interval
-
-
-def _estimated(quantity: str, verdict: Verdict) -> tuple[float | None, Interval | None]:
-    if quantity == "lift":
-        return verdict.lift, verdict.interval
+def _share(quantity: str, reading: Reading) -> Estimate | None:
     if quantity == "pass_rate":
-        return verdict.skill.pass_rate, verdict.skill.interval
+        return reading.pass_rate
+    if reading.lift is None or reading.interval is None:
+        return None
+    return Estimate(reading.lift, *reading.interval, reading.level)
+
+
+def _ratio(quantity: str, verdict: Verdict) -> Estimate | None:
+    """Measured totals with the skill, as a multiple of the baseline's."""
     if quantity == "cost_per_pass":
         ratio = verdict.cost_per_pass_ratio
-        return (None, None) if ratio is None else (ratio.value, ratio.interval)
-    change = {
-        "tokens": verdict.total_tokens,
-        "input_tokens": verdict.input_tokens,
-        "output_tokens": verdict.output_tokens,
-        "cost": verdict.cost,
-    }[quantity]
-    if change is None or change.relative is None or change.relative_interval is None:
-        return None, None
-    low, high = change.relative_interval
-    return 1.0 + change.relative, (1.0 + low, 1.0 + high)
+    else:
+        change = {
+            "tokens": verdict.total_tokens,
+            "input_tokens": verdict.input_tokens,
+            "output_tokens": verdict.output_tokens,
+            "cost": verdict.cost,
+        }[quantity]
+        ratio = None
+        if change is not None and change.relative is not None:
+            ratio = 1.0 + change.relative
+    return None if ratio is None else Estimate(ratio, ratio, ratio, verdict.level)

@@ -1,85 +1,103 @@
-"""A Verdict says what a skill did to one model: lift with its interval, tokens, cost, and a decision."""
+"""A Verdict answers two questions about a skill and a model: about tasks like these cases, and about these cases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Literal
 
+from upskill.verdicts import TOLERANCE
 from upskill.verdicts.arms import ArmSummary, Interval, Missing
-from upskill.verdicts.outcome import Scope
-from upskill.verdicts.planning import EvidenceNeeded
-from upskill.verdicts.statistics import Estimate, rounded, rounded_interval
+from upskill.verdicts.interval import Estimate, rounded, rounded_interval
 
 Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
-StoppingPoint = Literal["open", "early", "last"]
+About = Literal["tasks", "these"]
 
-# Why a verdict is undecided, other than too little evidence.
-ISOLATION = "isolation"  # a trial saw a skill that was hidden from it
-ERRORS = "errors"  # too many
-ERRORS_COULD_EXPLAIN = "errors could explain it"
-DISPUTED = "disputed trials could explain it"
-UNFINISHED = "unfinished"
-SNAPSHOTS = "snapshots"  # the arms were answered by different ones
-NO_EVIDENCE_NEEDED = (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED, ERRORS_COULD_EXPLAIN, DISPUTED)
-UNTESTED = "untested"  # the skill and its cases are both a model's memory
-SEARCH = "part of a search"  # which decides by comparing candidates
-USED = "a search has used these cases"  # to choose the skill
-PART = "part of the suite"  # somebody chose the cases
-CHOSEN = "cases were chosen after a look"
-SAME_ANSWERS = (
-    "the student gives the same answers every time"  # so what was seen on these cases is the truth
-)
-# Too little evidence.
-ONE_CASE = "one case"
-OPEN_INTERVAL = "the interval of the lift holds both 0 and more than the margin"
+
+class Reason(StrEnum):
+    """Why nothing is decided. The first that holds is given."""
+
+    ISOLATION = "isolation"
+    NO_BASELINE = "no baseline"
+    UNFINISHED = "unfinished"
+    ERRORS = "errors"
+    TOO_FEW_CASES = "too few cases"
+    NOT_ENOUGH_EVIDENCE = "not enough evidence"
+
+
+REASONS: Mapping[Reason, str] = {
+    Reason.ISOLATION: "a trial saw a skill that was hidden from it, so no number of this run means anything",
+    Reason.NO_BASELINE: "no baseline was run",
+    Reason.UNFINISHED: "the run is not finished",
+    Reason.ERRORS: "too many trials are missing",
+    Reason.TOO_FEW_CASES: "so few cases cannot show a lift",
+    Reason.NOT_ENOUGH_EVIDENCE: "the interval holds both a gain and a loss",
+}
+# With these, what was measured is no evidence of anything.
+OBSTACLES = (Reason.ISOLATION, Reason.NO_BASELINE, Reason.UNFINISHED, Reason.ERRORS)
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictOptions:
     """How outcomes are weighed."""
 
-    level: float = 0.95
-    margin: float = 0.05  # a lift within it counts as none
-    # An interval that stays valid after every round: for the tasks the cases stand for, or for these very cases.
-    anytime: Scope | None = None
-    # "open" for a run without a planned end. A run with a number of rounds fixed in advance is "early" until the last
-    # one: with little of the error spent on early looks, the last look has nearly the power of a fixed plan.
-    stopping_point: StoppingPoint = "open"
+    exact: frozenset[str] = frozenset()  # models that give each case one answer
+    fresh: frozenset[str] | None = None  # cases not seen before this text; None: all of them
+    in_rounds: bool = False  # looked at after each round, so both questions are at 99 %
+    tolerance: float = TOLERANCE
     making_cost: float | None = None  # US dollars that making the skill cost
-    tags: Mapping[str, Sequence[str]] = field(
-        default_factory=dict[str, Sequence[str]]
-    )  # by case, for the advice
-    twins: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # a case, and the first that asks nearly the same
-    has_reference: bool = False  # the baseline arm has the reference skill
-    isolation_broken: bool = False  # a trial elsewhere in the run saw a skill that was kept from it
-    earlier_looks: int = 0  # of the same model, at the same skill on some of the same cases
-    both_scopes: bool = True  # also weigh the lift on exactly these cases
-    models: int = 1  # that share the error of this decision: it has to hold at a level that allows for all of them
-    replayed: str = ""  # see Verdict
+    isolation_broken: bool = False  # a trial saw a skill that was kept from it
+    has_baseline: bool = True  # False: nothing was planned to compare with
+    unfinished: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    caveats: tuple[str, ...] = ()  # whole sentences, printed with the verdict everywhere
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.margin <= 1:
-            raise ValueError(f"the margin must be between 0 and 1, not {self.margin}")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The answer to one of the two questions."""
+
+    about: About
+    decision: Decision
+    reason: Reason | None  # of `undecided`
+    lift: float | None  # None: no pair was graded in both arms
+    interval: Interval | None
+    level: float
+    cases: int
+    units: int  # that count as independent: draws, or cases and their groups
+    pass_rate: Estimate | None  # of the skill
+    add: int | None = None  # fresh cases that would probably decide it; None: nothing to add
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "decision": self.decision,
+            "about": self.about,
+            "reason": self.reason,
+            "lift": rounded(self.lift),
+            "interval": rounded_interval(self.interval),
+            "level": self.level,
+            "cases": self.cases,
+            "add": self.add,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a quantity changed from baseline to skill: the mean per pair, and relative (0.2: a fifth more)."""
+    """Measured totals of something over the pairs, without and with the skill."""
 
-    mean: float
-    mean_interval: Interval
-    relative: float | None
-    relative_interval: Interval | None
+    before: float
+    after: float
+
+    @property
+    def relative(self) -> float | None:
+        """0.2: a fifth more with the skill."""
+        return self.after / self.before - 1.0 if self.before else None
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "mean": rounded(self.mean),
-            "mean_interval": rounded_interval(self.mean_interval),
+            "baseline": rounded(self.before, 8),
+            "skill": rounded(self.after, 8),
             "relative": rounded(self.relative),
-            "relative_interval": rounded_interval(self.relative_interval),
         }
 
 
@@ -89,31 +107,13 @@ class Controls:
 
     content: Estimate | None  # skill minus placebo: what its content is worth
     length: Estimate | None  # placebo minus baseline: what any text of that length is worth
-    noise: (
-        Estimate | None
-    )  # the repeated baseline minus the baseline: how much chance alone moves it
+    noise: Estimate | None  # repeated baseline minus baseline: how much chance alone moves it
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "content": _dict(self.content),
-            "length": _dict(self.length),
-            "noise": _dict(self.noise),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class SubsetLift:
-    """The lift over some of the pairs."""
-
-    pairs: int
-    lift: float | None
-    interval: Interval | None  # not valid under peeking, even where the verdict's own is
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "pairs": self.pairs,
-            "lift": rounded(self.lift),
-            "interval": rounded_interval(self.interval),
+            "content": self.content and self.content.to_dict(),
+            "length": self.length and self.length.to_dict(),
+            "noise": self.noise and self.noise.to_dict(),
         }
 
 
@@ -124,142 +124,103 @@ class Activation:
     The student chose when to read the skill, so the lift over those trials explains, but proves nothing.
     """
 
-    trials: int  # scored, with the skill on offer
+    trials: int  # graded, with the skill on offer
     activated: int
-    interval: (
-        Interval  # of the share that activated it: Wilson's, on the effective number of trials
-    )
-    where_activated: SubsetLift
-    where_not_activated: SubsetLift
+    interval: Interval  # of the share that activated it
+    pairs: tuple[int, int]  # that activated it, and that did not
+    lifts: tuple[float | None, float | None]
 
     @property
     def rate(self) -> float:
         return self.activated / self.trials
 
-
-@dataclass(frozen=True, slots=True)
-class OnTheseCases:
-    """The answer to the narrower question: the lift on exactly these cases, where the repeats are the sample."""
-
-    lift: Estimate
-    decision: Decision
-    reason: str
-    missing: Missing | None  # what errored trials may hide; None where none errored
-    copies: (
-        int  # cases that got the same answer in several repeats of an arm, which then count once
-    )
-
     def to_dict(self) -> dict[str, Any]:
+        pairs, lifts = self.pairs, self.lifts
         return {
-            "interval": rounded_interval(self.lift.interval),
-            "decision": self.decision,
-            "reason": self.reason,
-            "missing": _dict(self.missing),
-            "copies": self.copies,
+            "trials": self.trials,
+            "activated": self.activated,
+            "rate": rounded(self.rate),
+            "interval": rounded_interval(self.interval),
+            "lift": {
+                "activated": {"pairs": pairs[0], "lift": rounded(lifts[0])},
+                "not_activated": {"pairs": pairs[1], "lift": rounded(lifts[1])},
+            },
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """One model's decision card. Numbers that do not exist (no pairs, no price) are None."""
 
     model: str
+    heading: Reading  # about tasks where that decides, else about these cases
+    other: Reading | None  # None: no case is fresh
+    tolerance: float
+    exact: bool
     pairs: int
-    cases: int  # those that ask nearly the same count as one
-    case_ids: frozenset[str]  # the cases whose trials it counts
     baseline: ArmSummary
     skill: ArmSummary
-    lift: float | None
-    interval: Interval | None
-    level: float
-    margin: float
-    p_value: float | None
-    token_savings: (
-        float | None
-    )  # of total tokens over the pairs; positive means fewer with the skill
     input_tokens: Change | None
     output_tokens: Change | None
     total_tokens: Change | None
-    cost: Change | None  # per pair; None where a price is missing
-    cost_per_pass_ratio: Estimate | None  # skill over baseline; below 1 a pass got cheaper
-    decision: Decision
-    reason: str
-    evidence_needed: EvidenceNeeded | None
-    recommendation: str  # what it comes to, and what to do about it
+    cost: Change | None  # None where a price is missing
     break_even: float | None  # passed tasks after which making the skill has paid for itself
     controls: Controls | None
-    anytime: Scope | None  # set when the interval is a confidence sequence, valid under peeking
     activation: Activation | None  # None: no skill was on offer that an agent could open
-    missing: Missing | None = (
-        None  # what errored, redrawn and disputed trials may hide; None where there are none
-    )
-    # Of each quantity that can be required: its interval, whatever those trials would have shown.
-    limits: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
-    advice: str = ""  # the part of the recommendation that says what to do
-    look: int = 1  # at this skill on these cases; the interval allows for those before it
-    these_cases: OnTheseCases | None = None  # None: no pairs
-    models: int = 1  # that were decided about together; the interval is for this one alone
-    alone: Decision | None = (
-        None  # the decision about this model alone, where it does not stand among all
-    )
-    progress: tuple[int, int] | None = (
-        None  # of a run that is not finished: trials done, and in all
-    )
-    replayed: str = (
-        ""  # from which file of replies the answers come, in words; empty: the model was asked
-    )
+    missing: Missing
+    caveats: tuple[str, ...]
+    progress: tuple[int, int] | None  # of a run that is not finished: trials done, and in all
 
     def __repr__(self) -> str:
         lift = "" if self.lift is None else f", lift={self.lift:+.2f}"
-        return f"Verdict({self.model!r}, {self.decision!r}{lift})"
-
-    def withhold(self, reason: str) -> Verdict:
-        """Undecided in both scopes."""
-        these_cases = self.these_cases and replace(
-            self.these_cases, decision="undecided", reason=reason
-        )
-        return replace(self, decision="undecided", reason=reason, these_cases=these_cases)
+        return f"Verdict({self.model!r}, {self.decision!r} about {self.about}{lift})"
 
     @property
-    def differs_on_these_cases(self) -> bool:
-        """Something is decided about exactly these cases that is not decided about tasks like these."""
-        return self.these_cases is not None and self.these_cases.decision not in (
-            "undecided",
-            self.decision,
-        )
+    def decision(self) -> Decision:
+        return self.heading.decision
 
     @property
-    def decision_if_exact(self) -> Decision:
-        """Where nothing is left to chance: the decision that the lift itself makes, if only evidence was lacking."""
-        if (
-            self.lift is None
-            or self.decision != "undecided"
-            or self.reason not in (ONE_CASE, OPEN_INTERVAL)
-        ):
-            return self.decision
-        if self.lift:
-            return "helps" if self.lift > 0 else "hurts"
-        return "saves" if (self.token_savings or 0.0) > 0 else "no effect"
-
-    def made_exact(self) -> Verdict:
-        """What the lift says decides about exactly these cases."""
-        decision = self.decision_if_exact
-        these = self.these_cases
-        if these is None or decision == self.decision:
-            return self
-        exact = replace(these.lift, low=these.lift.value, high=these.lift.value)
-        return replace(
-            self, these_cases=replace(these, lift=exact, decision=decision, reason=SAME_ANSWERS)
-        )
+    def about(self) -> About:
+        return self.heading.about
 
     @property
-    def repeats_itself(self) -> bool:
-        """In every case an arm gives the same answer again, so further rounds add nothing."""
-        return self.these_cases is not None and self.these_cases.copies >= self.cases
+    def lift(self) -> float | None:
+        return self.heading.lift
+
+    @property
+    def interval(self) -> Interval | None:
+        return self.heading.interval
+
+    @property
+    def level(self) -> float:
+        return self.heading.level
+
+    @property
+    def reason(self) -> Reason | None:
+        return self.heading.reason
+
+    @property
+    def cases(self) -> int:
+        return self.these.cases
+
+    @property
+    def these(self) -> Reading:
+        """The answer about exactly these cases; there always is one."""
+        if self.heading.about == "these" or self.other is None:
+            return self.heading
+        return self.other
+
+    @property
+    def tasks(self) -> Reading | None:
+        return self.heading if self.heading.about == "tasks" else self.other
 
     @property
     def is_beneficial(self) -> bool:
         return self.decision in ("helps", "saves")
+
+    @property
+    def is_invalid(self) -> bool:
+        return self.reason == Reason.ISOLATION
 
     @property
     def skill_lift(self) -> float | None:
@@ -267,101 +228,60 @@ class Verdict:
         return self.lift
 
     @property
-    def is_invalid(self) -> bool:
-        return self.reason == ISOLATION
+    def token_savings(self) -> float | None:
+        """Of total tokens over the pairs; positive means fewer with the skill."""
+        if self.total_tokens is None or self.total_tokens.relative is None:
+            return None
+        return -self.total_tokens.relative
 
     @property
-    def redrawn(self) -> int:
-        """Trials that were repeated after a failed draw."""
-        return self.baseline.redrawn + self.skill.redrawn
-
-    @property
-    def disputed(self) -> int:
-        """Failed trials whose work cannot be told from correct work."""
-        return self.baseline.disputed + self.skill.disputed
-
-    @property
-    def unsure(self) -> str:
-        """What to call the trials that could have gone either way."""
-        arms = (self.baseline, self.skill)
-        counts = {
-            "errored": sum(arm.errored for arm in arms),
-            "repeated": self.redrawn,
-            "disputed": self.disputed,
-        }
-        return " or ".join(name for name, count in counts.items() if count) or "missing"
-
-    @property
-    def pairs_needed(self) -> int | None:
-        return self.evidence_needed.pairs if self.evidence_needed else None
+    def cost_per_pass_ratio(self) -> float | None:
+        """Skill over baseline; below 1 a pass got cheaper."""
+        if not self.baseline.cost_per_pass or self.skill.cost_per_pass is None:
+            return None
+        return self.skill.cost_per_pass / self.baseline.cost_per_pass
 
     def to_dict(self) -> dict[str, Any]:
         """The form that reports, `upskill runs --json` and the store share."""
         return {
             "model": self.model,
-            "replayed": self.replayed or None,
+            **self.heading.to_dict(),
+            "other": self.other and self.other.to_dict(),
+            "caveats": list(self.caveats),
+            "tolerance": self.tolerance,
+            "exact": self.exact,
             "pairs": self.pairs,
-            "cases": self.cases,
             "baseline": self.baseline.to_dict(),
             "skill": self.skill.to_dict(),
-            "lift": rounded(self.lift),
-            "interval": rounded_interval(self.interval),
-            "level": self.level,
-            "p_value": rounded(self.p_value),
+            "missing": self.missing.to_dict(),
+            "unfinished": self.progress and {"trials": self.progress[0], "of": self.progress[1]},
             "token_savings": rounded(self.token_savings),
-            "decision": self.decision,
-            "reason": self.reason,
-            "these_cases": _dict(self.these_cases),
-            "models": self.models,
-            "alone": self.alone,
-            "further_pairs": self.pairs_needed,
-            "recommendation": self.recommendation,
             "tokens": {
-                "input": _dict(self.input_tokens),
-                "output": _dict(self.output_tokens),
-                "total": _dict(self.total_tokens),
+                "input": self.input_tokens and self.input_tokens.to_dict(),
+                "output": self.output_tokens and self.output_tokens.to_dict(),
+                "total": self.total_tokens and self.total_tokens.to_dict(),
             },
             "cost_per_pass": {
                 "baseline": rounded(self.baseline.cost_per_pass, 8),
                 "skill": rounded(self.skill.cost_per_pass, 8),
-                "ratio": _dict(self.cost_per_pass_ratio),
+                "ratio": rounded(self.cost_per_pass_ratio),
             },
             "break_even": rounded(self.break_even, 2),
-            "controls": _dict(self.controls),
-            "missing": _dict(self.missing),
-            "anytime": self.anytime,
-            "look": self.look,
-            "unfinished": self.progress and {"trials": self.progress[0], "of": self.progress[1]},
-            "activation": self.activation
-            and {
-                "trials": self.activation.trials,
-                "activated": self.activation.activated,
-                "rate": rounded(self.activation.rate),
-                "interval": rounded_interval(self.activation.interval),
-                "lift": {
-                    "offered": SubsetLift(self.pairs, self.lift, self.interval).to_dict(),
-                    "activated": self.activation.where_activated.to_dict(),
-                    "not_activated": self.activation.where_not_activated.to_dict(),
-                },
-            },
+            "controls": self.controls and self.controls.to_dict(),
+            "activation": self.activation and self.activation.to_dict(),
             "turns": self._both_arms(lambda arm: arm.turns),
             "tool_calls": self._both_arms(lambda arm: arm.tool_calls),
             "tool_errors": self._both_arms(lambda arm: arm.tool_errors),
         }
 
     def split_to_dict(self) -> dict[str, Any]:
+        """Of some of the cases."""
         return {
             "pairs": self.pairs,
             **self._both_arms(lambda arm: arm.pass_rate),
-            "lift": rounded(self.lift),
-            "interval": rounded_interval(self.interval),
+            "lift": rounded(self.these.lift),
+            "interval": rounded_interval(self.these.interval),
         }
 
     def _both_arms(self, read: Callable[[ArmSummary], float | None]) -> dict[str, Any]:
         return {"baseline": rounded(read(self.baseline)), "skill": rounded(read(self.skill))}
-
-
-def _dict(
-    part: Estimate | Change | Controls | Missing | OnTheseCases | None,
-) -> dict[str, Any] | None:
-    return None if part is None else part.to_dict()

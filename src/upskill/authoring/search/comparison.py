@@ -13,14 +13,14 @@ from itertools import groupby
 from math import ceil, comb, log2
 from typing import Literal
 
+from upskill.authoring.search.old_arithmetic import MAX_ERROR_RATE, sign_flip_p_value
 from upskill.authoring.search.refiners import Proposal
 from upskill.plain import counted
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.stores import Candidate
 from upskill.skills import Skill
-from upskill.verdicts.arms import MAX_ERROR_RATE
+from upskill.verdicts.interval import paired_lift
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import CaseGroups, paired_lift, sign_flip_p_value
 
 ALPHA = 0.05  # the chance that a search confirms a skill that is no better
 EARLIER_LOOK, LAST_LOOK = (
@@ -66,7 +66,9 @@ class Comparison:
     differences: tuple[float, ...]  # of the pairs
     cases: tuple[str, ...]  # of each pair
     errored: int = 0  # trials
-    identical: bool = False  # every seed gave the same answers, so all pairs of a case are one draw
+    exact: bool = (
+        False  # the student always gives the same answer, so all pairs of a case are one draw
+    )
 
     @classmethod
     def of(cls, cases: tuple[str, ...], differences: tuple[float, ...], errored: int) -> Comparison:
@@ -104,26 +106,33 @@ class Comparison:
     def p_value(self) -> float | None:
         """One-sided, of being no better than before. Cases are the sample: seeds of one case are no further cases.
 
-        None: seeds gave the same answers, so the trials say nothing that the search had not seen when it chose.
+        None: the student always gives the same answer, so the search had seen them all when it chose.
         """
-        if self.identical or not self.differences:
+        if self.exact or not self.differences:
             return None
         half = sign_flip_p_value(self.differences, self.cases) / 2
-        return half if CaseGroups.of(self.cases).means(self.differences).sum() > 0 else 1 - half
+        return half if self.gain > 0 else 1 - half
 
     @property
     def p_worse(self) -> float:
         """One-sided, of being no worse than before on exactly these cases."""
         return _sign_test([-difference for difference in self.differences])
 
+    @property
+    def is_shown_worse(self) -> bool:
+        """On exactly these cases. What a student that never varies loses is a fact, but one case may be chance."""
+        if self.exact:
+            return self.gain <= min(-2, -MARGIN * len(self.differences))
+        return self.p_worse <= SHOWN_WORSE
+
     def is_better_here(self, level: float) -> bool:
         """On exactly these cases, where seeds are the sample."""
-        return self.gain > 0 and (self.identical or _sign_test(self.differences) <= level)
+        return self.gain > 0 and (self.exact or _sign_test(self.differences) <= level)
 
     def is_not_worse_here(self, level: float) -> bool:
         """Whether the pass rate on exactly these cases is shown not to have fallen by MARGIN."""
         pairs = len(self.differences)
-        if not pairs or self.identical:
+        if not pairs or self.exact:
             return pairs > 0 and self.gain > -MARGIN * pairs
         return paired_lift(self.differences, range(pairs), level=1 - 2 * level).low > -MARGIN
 
@@ -131,7 +140,7 @@ class Comparison:
         return self.p_value is not None and self.p_value <= level
 
     def is_not_worse(self, level: float) -> bool:
-        if not self.differences or self.identical:
+        if not self.differences or self.exact:
             return False
         return paired_lift(self.differences, self.cases, level=1 - 2 * level).low > -MARGIN
 
@@ -159,7 +168,7 @@ class Comparison:
             return "not decided"
         if self.gain > 0:
             return "kept provisionally"
-        return "worse" if self.p_worse <= SHOWN_WORSE else "not enough evidence"
+        return "worse" if self.is_shown_worse else "not enough evidence"
 
     @property
     def summary(self) -> str:
@@ -202,7 +211,7 @@ class Confirmation:
             summary += f" ({'p < 0.001' if p < 0.001 else f'p = {p:.3f}'} over cases{after})"
         if self.older_cases is not None:
             summary += f"; older cases: {self.older_cases.summary}"
-        return f"{summary}; {counted(self.rounds, 'fresh seed')} per case"
+        return f"{summary}; {counted(self.rounds, 'new draw')} per case"
 
     @property
     def not_shown(self) -> str:
@@ -220,8 +229,8 @@ class Confirmation:
     @property
     def doubt(self) -> str:
         """Why a best guess is not confirmed, in words."""
-        if self.cases.identical:
-            return "fresh seeds gave the same answers, so repeats count as one draw and nothing can be tested"
+        if self.cases.exact:
+            return "the student always gives the same answer, so there is nothing to test it with"
         for part, must_be_better in (
             (self.cases, not self.only_not_worse),
             (self.older_cases, False),
@@ -256,7 +265,7 @@ class Attempt:
     comparison: Comparison | None = None  # None: the first has nothing to be compared with
     proposal: Proposal | None = None
     stored: Candidate | None = None
-    tested: bool = False  # against the first draft, on fresh seeds
+    tested: bool = False  # against the first draft, on new draws
 
     @property
     def accepted(self) -> bool | None:
@@ -276,7 +285,7 @@ def compare(
 ) -> Comparison:
     """Pair the trials of two skills by case and seed; `arm` is where the earlier one ran.
 
-    `worst`: trials that errored count against the later one, and so do those that it passed when asked once more.
+    `worst`: trials that errored count against the later one.
     """
     old, new = (
         {
@@ -293,9 +302,7 @@ def compare(
     )
     errored = sum(row.passed is None for row in [*old.values(), *new.values()])
     differences = tuple(
-        float(bool(new[key].passed) and not (worst and new[key].redraws))
-        - float(old[key].passed is not False)
-        for key in keys
+        float(bool(new[key].passed)) - float(old[key].passed is not False) for key in keys
     )
     return Comparison.of(tuple(case for case, _ in keys), differences, errored)
 
@@ -322,7 +329,7 @@ def confirm(
             if is_shown and (older is None or older.is_not_worse(over_cases))
             else "best guess"
         )
-    return "worse" if any(part.p_worse <= SHOWN_WORSE for part in parts) else "not enough evidence"
+    return "worse" if any(part.is_shown_worse for part in parts) else "not enough evidence"
 
 
 def confirming_rounds(cases: int) -> tuple[int, ...]:

@@ -24,8 +24,6 @@ from upskill.runs.running.executors import Executor
 from upskill.runs.stores import Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.suites.near_duplicates import case_identity
-from upskill.verdicts.outcome import gave_same_answers
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
 SIDE_BY_SIDE = 3  # proposals for the same skill, whose edits are then tried together
@@ -33,7 +31,7 @@ BATCH, CITED_BATCH = (
     8,
     3,
 )  # failing cases that a proposal is tried on first; fewer if it cites what they rest on
-ROUNDS_AGAIN = 2  # fresh seeds for the cases that changed, where a candidate is not ahead
+ROUNDS_AGAIN = 2  # new draws for the cases that changed, where a candidate is not ahead
 MIN_BROKEN, MAX_BROKEN, MAX_LEFT_OUT = (
     2,
     4,
@@ -74,7 +72,7 @@ class Refinement:
     ended: str  # why the search ended
     halted: str = ""  # the ceiling that ended it
     confirmation: Confirmation | None = None  # None: nothing was kept, or a ceiling came first
-    duels: Sequence[Evaluation] = ()  # two candidates against each other, on fresh seeds
+    duels: Sequence[Evaluation] = ()  # two candidates against each other, on new draws
     held_out_gain: Evaluation | None = None  # against the first draft; None: that is the result
     selected: bool = (
         True  # False: there was one draft and no search, so `fit` is of all cases and chose nothing
@@ -88,15 +86,14 @@ class Refinement:
         return "held-out" if self.held_out else "fit" if self.selected else "all"
 
     @property
-    def cases_used(self) -> dict[str, str]:
-        """By id, with their identities: the cases that chose the result."""
+    def cases_used(self) -> frozenset[str]:
+        """The cases that chose the result."""
         compared = [*(attempt.evaluation for attempt in self.attempts), *self.duels]
-        return {
-            case.id: case_identity(case)
-            for each in compared
-            if each
-            for case in each.plan.suite.cases
-        }
+        used: set[str] = set()
+        for each in compared:
+            if each:
+                used.update(each.plan.suite.by_id)
+        return frozenset(used)
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -228,7 +225,7 @@ class Search(SearchLoop[Attempt]):
             return self.best
         if self.halted:
             self.events.message(
-                f"Version {self.best.number} was not tested on fresh seeds, so the {self.first_name}"
+                f"Version {self.best.number} was not tested on new draws, so the {self.first_name}"
                 " is saved. To continue, run the same command with a higher limit, e.g. --max-cost."
             )
         return first
@@ -438,7 +435,7 @@ class Search(SearchLoop[Attempt]):
         return change.screened
 
     async def _confirm(self) -> None:
-        """Compare the last kept skill with the first draft, on fresh seeds and, if there are any, fresh cases."""
+        """Compare the last kept skill with the first draft, on new draws and, if there are any, fresh cases."""
         first, last = self.attempts[0], self.best
         if last is None or last is first:
             return
@@ -447,14 +444,15 @@ class Search(SearchLoop[Attempt]):
             self.options.requested and not self._has_room,
         )
         tried = self._tried
-        looks = comparing.confirming_rounds(min(len(targets), len(self.older) or len(targets)))
+        fewest = min(len(targets), len(self.older) or len(targets))
+        looks = comparing.confirming_rounds(fewest)
         first_level, last_level = comparing.levels_over_cases(tried)
         confirmation = None
         for rounds in looks:
             duel = await self._duel(
                 last.skill, first.skill, (*self.older, *targets), CONFIRMING_SEED, rounds
             )
-            identical = rounds > 1 and gave_same_answers(duel.outcomes)
+            is_exact = bool(duel.plan.exact)  # then the first round has shown all there is
             parts = (
                 compare(
                     duel.outcomes,
@@ -465,8 +463,8 @@ class Search(SearchLoop[Attempt]):
                 )
                 for cases in (targets, self.older)
             )
-            better, older = (replace(part, identical=identical) for part in parts)
-            is_last = rounds == looks[-1]
+            better, older = (replace(part, exact=is_exact) for part in parts)
+            is_last = is_exact or rounds == looks[-1]
             here = comparing.LAST_LOOK if is_last else comparing.EARLIER_LOOK
             decide = partial(
                 comparing.confirm,
@@ -478,16 +476,14 @@ class Search(SearchLoop[Attempt]):
             confirmation = Confirmation(
                 cases=better,
                 decision=decide(last_level if is_last else first_level),
-                rounds=rounds,
+                rounds=1 if is_exact else rounds,
                 trials=len(duel.plan),
                 tried=tried,
                 only_not_worse=only_not_worse,
                 older_cases=older if self.older else None,
                 before=self.first_name,
             )
-            if (
-                confirmation.decision == "confirmed" and rounds == looks[0] > 1
-            ):  # one can't show that answers vary
+            if is_exact or (confirmation.decision == "confirmed" and rounds == looks[0]):
                 break
             if decide(comparing.WITHIN_REACH) not in ("confirmed", "not enough evidence"):
                 break
@@ -507,7 +503,7 @@ class Search(SearchLoop[Attempt]):
             is_dropped = decision not in comparing.KEPT and attempt is not self.request
             if attempt is last or (is_dropped and attempt.decision == "kept provisionally"):
                 attempt.decision, attempt.tested = decision, attempt is last
-                attempt.note += f"; on fresh seeds: {summary}"
+                attempt.note += f"; on new draws: {summary}"
                 self._store(attempt, attempt.stored.parent if attempt.stored else None)
         self.events.confirmation_ended(self.confirmation)
 
@@ -545,7 +541,7 @@ class Search(SearchLoop[Attempt]):
             reference_skill=against,
             seed=usual.seed + seed,
             runs=rounds,
-            temperature=SAMPLED if usual.temperature == 0.0 else usual.temperature,
+            temperature=usual.temperature or SAMPLED,
         )
         self.events.duel_started(plan)
         evaluation = await self.evaluate(plan)
@@ -559,7 +555,11 @@ class Search(SearchLoop[Attempt]):
             plan,
             store=self.store,
             models=self.models,
-            options=RunOptions(executor=self.options.executor, keep_look=reported, partial=True),
+            options=RunOptions(
+                executor=self.options.executor,
+                purpose="eval" if reported else "search",
+                partial=True,
+            ),
             events=self.events,
         )
 

@@ -11,6 +11,14 @@ from typing import Any
 
 from upskill.authoring.saving.output import check_output, named_after, replace_manifest
 from upskill.authoring.search.loop import SearchLoop, evaluation_error
+from upskill.authoring.trigger.metrics import (
+    PairedChange,
+    QueryRate,
+    TriggerMetrics,
+    compute_trigger_metrics,
+    min_queries,
+    paired_change,
+)
 from upskill.authoring.trigger.trigger import (
     MAX_BODY,
     TriggerOptions,
@@ -41,14 +49,6 @@ from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites.queries import Part, Queries
 from upskill.traces.redaction.redact import redact
-from upskill.verdicts.trigger_metrics import (
-    PairedChange,
-    QueryRate,
-    TriggerMetrics,
-    compute_trigger_metrics,
-    min_queries,
-    paired_change,
-)
 
 MAX_DESCRIPTION = 1024  # characters
 # The chance that a description that is no better is called better: by the first test on the same queries, and by all

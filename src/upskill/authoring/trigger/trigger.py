@@ -11,6 +11,11 @@ from typing import Any, ClassVar
 from upskill.agents import AGENTS, Agent, Bounds
 from upskill.agents.activation import activated, opened_skills
 from upskill.agents.toolbox import catalog_prompt
+from upskill.authoring.trigger.metrics import (
+    QUANTITIES,
+    TriggerMetrics,
+    compute_trigger_metrics,
+)
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
@@ -46,15 +51,9 @@ from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, estimate_tokens, load_skills
 from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Case, Suite
-from upskill.suites.queries import PATHS_IN_SKILL, Queries, Query, starter_warning
+from upskill.suites.queries import FIRES, PATHS_IN_SKILL, Queries, Query, starter_warning
 from upskill.traces.redaction.redact import redact
 from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
-from upskill.verdicts.trigger_metrics import (
-    FIRES,
-    QUANTITIES,
-    TriggerMetrics,
-    compute_trigger_metrics,
-)
 
 MAX_TURNS = 3  # of the model in one run: one that wants a skill opens it early
 PROMPT_TOKENS = 900  # what the tools and the text around the catalog take, roughly
@@ -200,7 +199,7 @@ def _rule(requirement: Requirement, metrics: TriggerMetrics, evaluation: Evaluat
     if evaluation.halted:
         return Ruling(requirement, held=False, reason="the run was stopped before it was complete")
     estimate = metrics.estimate(requirement.quantity)
-    return check_number(requirement, (estimate.value, estimate.interval) if estimate else None)
+    return check_number(requirement, estimate)
 
 
 class TriggerSession:
@@ -352,7 +351,10 @@ class TriggerSession:
             store=self.store,
             models=self.models,
             options=RunOptions(
-                executor=self.executor, fresh=self.options.fresh, keep_look=False, partial=True
+                executor=self.executor,
+                redraw=self.options.redraw,
+                purpose="trigger",
+                partial=True,
             ),
             events=Events(started=started, result=self.events.result, message=self.events.message),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -15,6 +16,7 @@ from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import find_keys
 from upskill.models.pool import Models
 from upskill.models.servers import find_servers
+from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.skills.agent_specs import AGENT_SPECS
 
@@ -37,6 +39,19 @@ def teacher_name(options: GenerateOptions, keys: Mapping[str, str]) -> str:
     """Empty if none was named and no key stands for one."""
     usual = "sonnet" if keys.get("ANTHROPIC_API_KEY") else ""
     return options.teacher or options.settings.teacher or usual
+
+
+def find_test_writer(settings: Settings, keys: Mapping[str, str]) -> str:
+    """Who writes test cases where nobody is named; empty for nobody."""
+    usual = "sonnet" if keys.get("ANTHROPIC_API_KEY") else ""
+    return settings.test_writer or settings.teacher or usual
+
+
+def add_command(skill: str, settings: Settings, keys: Mapping[str, str]) -> str:
+    """What appends cases to the suite of a skill, with {} for their number; empty where nobody writes any."""
+    return (
+        f"upskill tests {shlex.quote(skill)} --add {{}}" if find_test_writer(settings, keys) else ""
+    )
 
 
 class NoTeacher(UsageError):

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,23 +18,25 @@ from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.models.keys import find_keys
+from upskill.models.ledger import Ledger
 from upskill.options import option
 from upskill.plain import counted
-from upskill.reports.gate import headline, render_junit, render_markdown
+from upskill.reports.gate import GateReport
 from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.options import choose_students
 from upskill.runs.planning.plan import Plan, Trial
-from upskill.runs.running.gate import ROUNDS, Checked, Gate
+from upskill.runs.running.gate import Checked, Gate
 from upskill.runs.stores import Run, Store, is_url
 from upskill.settings import FILE, Settings
-from upskill.skills import Skill
+from upskill.skills import Skill, find_skills
 from upskill.skills.changes import SkillChange, changed_since, changed_skills, is_tracked
 from upskill.suites import Suite
+from upskill.verdicts import MAX_ROUNDS
 
 
 @dataclass(kw_only=True)
 class CiOptions(LibraryOptions):
-    default_repeats: ClassVar[int] = ROUNDS
+    default_repeats: ClassVar[int] = MAX_ROUNDS
 
     base_ref: str | None = option(
         "--base-ref",
@@ -41,42 +44,94 @@ class CiOptions(LibraryOptions):
         help="The branch or commit to compare with (default: the one the CI system names, else the main branch).",
         metavar="REF",
     )
-    tolerance: float = option(
+    every_skill: bool = option(
+        "--all",
+        default=False,
+        help="Compare every skill with no skill, changed or not: which ones does a model still need?",
+    )
+    tolerance: float | None = option(
         "--tolerance",
-        default=20.0,
-        help="The largest loss to accept, in points (default 20). upskill keeps running rounds until the "
-        "loss is shown to be smaller.",
+        default=None,
+        help="The largest loss to accept, in points (default 20).",
         metavar="POINTS",
         minimum=1,
         maximum=100,
     )
-    strict: bool = option(
-        "--strict", default=False, help="Also block a skill that stays undecided."
-    )
+    strict: bool = option("--strict", default=False, help="Also fail on ⚠ and ❔.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.every_skill and self.base_ref:
+            raise UsageError(
+                "--all compares each skill with no skill, so there is no base",
+                "Drop --base-ref or --all.",
+            )
+        if self.repeat_count > MAX_ROUNDS:
+            raise UsageError(
+                f"--repeats {self.repeats}: the marks hold for at most {MAX_ROUNDS} rounds",
+                "To see more, add cases to the suite.",
+            )
 
 
 @click.command("ci", cls=Command)
 @click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path())
 @click_options(CiOptions)
 def command(**values: Any) -> None:
-    """Check the skills in DIR (default: this folder) that a branch changed. Exit code 1 when one of them is blocked.
+    """Check the skills in DIR (default: this folder) that a branch changed. Exit code 1 when one of them fails.
 
     \b
     upskill ci                          against the main branch
     upskill ci skills --base-ref HEAD~3 -m haiku --max-cost 2
     upskill ci -o ci-report             also JUnit and HTML
+    upskill ci --all -m haiku           which skills haiku still needs
 
-    The student runs with each changed skill as it is now, as it was before, and without it. This shows whether the
-    edit broke the skill and whether the skill still helps. upskill stops when both are clear, or after 12 rounds
-    (--repeats). An unchanged skill costs nothing. Uncommitted changes count too, except ignored files.
+    Did the edit make these cases worse? The skill and its base answer the base's cases together, in up to 12 rounds.
+    Does the skill help at all? It is compared with no skill. Each question ends as soon as it is settled. An unchanged
+    skill costs nothing. Uncommitted changes count too, except ignored files.
+
+    ✖ the edit is worse, the skill hurts, or it could not be run. ⚠ a case that always passed never passes now, or the
+    skill has no effect. ✅ the edit loses no more than the tolerance, and the skill helps. ❔ neither is known.
 
     If the student's API key is missing, upskill grades recorded answers, provided that the skill had a receipt
     (`upskill eval --receipt`) before this branch and only its suite changed. If git tracks upskill.config.yaml, the
-    base commit's version is used.
-
-    A skill is blocked if the edit makes it worse, if the model does as well or better without it, or if it could not
-    be run. In GitHub Actions the summary also appears on the run's page.
+    base commit's version is used. In GitHub Actions the summary also appears on the run's page.
     """
+    if values["every_skill"]:
+        report = _check_library(CiOptions(**values))
+    else:
+        report = _check_branch(values)
+    if report.is_blocked:
+        raise click.exceptions.Exit(1)
+
+
+def _check_library(options: CiOptions) -> GateReport:
+    """Every skill against none, as if all were new."""
+    changes: list[SkillChange] = []
+    untested: list[str] = []
+    folders = (folder for root in options.folders or (".",) for folder in find_skills(root))
+    for folder in dict.fromkeys(folders):
+        try:
+            skill = Skill.load(folder)
+        except UsageError as error:
+            note(f"Skipped: {error.message}")
+            continue
+        if _has_no_cases(skill):
+            untested.append(skill.name)
+        else:
+            changes.append(SkillChange(str(folder), skill))
+    if not changes and not untested:
+        raise UsageError("there is no skill here", "Pass the folder that holds your skills.")
+    return _run(options, changes, untested=untested)
+
+
+def _has_no_cases(skill: Skill) -> bool:
+    try:
+        return Suite.of(skill) is None
+    except UsageError:  # the row will say what is wrong with it
+        return False
+
+
+def _check_branch(values: dict[str, Any]) -> GateReport:
     with changed_skills(values["folders"] or (".",), values["base_ref"]) as (commit, changes):
         settings, notes = _settings_before(commit)
         options = CiOptions(**values, settings=settings)
@@ -94,11 +149,7 @@ def command(**values: Any) -> None:
                 f"{store_folder}: this store is in git, so a branch can add its own answers", hint
             )
         options.tell(f"Comparing {counted(len(changes), 'skill')} with {commit[:10]}.")
-        with options.open_store() as store:
-            checked, gate = options.run(_check(options, store, changes))
-            _write_reports(options, store, gate, checked, commit, notes)
-    if any(map(gate.blocks, checked)):
-        raise click.exceptions.Exit(1)
+        return _run(options, changes, commit=commit, notes=notes)
 
 
 def _settings_before(commit: str) -> tuple[Settings, list[str]]:
@@ -117,19 +168,45 @@ def _settings_before(commit: str) -> tuple[Settings, list[str]]:
     ]
 
 
+def _run(
+    options: CiOptions,
+    changes: Sequence[SkillChange],
+    *,
+    commit: str = "",
+    notes: Sequence[str] = (),
+    untested: Sequence[str] = (),
+) -> GateReport:
+    """Check these skills, and show the result."""
+    with options.open_store() as store:
+        gate, checked, ledger = options.run(_check(options, store, changes))
+        report = GateReport(
+            checked=checked,
+            commit=commit,
+            strict=options.strict,
+            untested=untested,
+            notes=notes,
+            calls=ledger.calls,
+            usage=ledger.total,
+            command=lambda each: _command_of(options, each, commit),
+        )
+        _write(options, store, gate, report)
+    return report
+
+
 async def _check(
     options: CiOptions, store: Store, changes: Sequence[SkillChange]
-) -> tuple[list[Checked], Gate]:
+) -> tuple[Gate, list[Checked], Ledger]:
     progress = RunProgress(quiet=options.silent)
-    models = options.open_models(store, progress)
+    ledger = Ledger(options.ceilings)
+    models = options.open_models(store, progress, ledger)
     students = cache(lambda: choose_students(options.students, options.settings, options.tell))
 
-    def plan(skill: Skill, suite: Suite, base: Skill | None) -> Plan:
+    def make_plan(skill: Skill, suite: Suite, base: Skill | None) -> Plan:
         return options.plan(skill, suite, students(), base)
 
     def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
-        other = "as it was" if plan.reference_skill else "without it"
-        options.tell(f"Running {plan.skill.name} as it is and {other}.")
+        other = "its base" if plan.reference_skill else "no skill"
+        options.tell(f"Comparing {plan.skill.name} with {other}.")
         expected = estimate(plan, missing, models.context.prices)
         confirm_cost(
             options, expected, f"at most {expected.words}; less if fewer rounds are enough"
@@ -137,29 +214,16 @@ async def _check(
         progress.started(plan, run, missing)
 
     measure = options.measurer(store, models, progress, started)
-    gate = Gate(plan, measure, options.tolerance / 100, options.strict)
+    gate = Gate(make_plan, measure, options.repeat_count)
     async with models:
-        return [each for change in changes for each in await gate.check(change)], gate
+        checked = [each for change in changes for each in await gate.check(change)]
+    return gate, checked, ledger
 
 
-def _write_reports(
-    options: CiOptions,
-    store: Store,
-    gate: Gate,
-    checked: Sequence[Checked],
-    commit: str,
-    notes: list[str],
-) -> None:
-    summary = render_markdown(gate, checked, commit, notes)
+def _write(options: CiOptions, store: Store, gate: Gate, report: GateReport) -> None:
+    summary = report.to_markdown()
     if options.as_json:
-        show_json(
-            {
-                "base": commit,
-                "notes": notes,
-                "blocked": any(map(gate.blocks, checked)),
-                "skills": [_to_dict(gate, each) for each in checked],
-            }
-        )
+        show_json(report.to_dict())
     else:
         show_document(summary)
     if page := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -168,22 +232,37 @@ def _write_reports(
     if options.output:
         folder = Path(options.output)
         write_file(str(folder / "summary.md"), summary)
-        write_file(str(folder / "junit.xml"), render_junit(gate, checked))
+        write_file(str(folder / "junit.xml"), report.to_junit())
         write_pages(folder, store, gate.evaluations)
-        note(f"Wrote {folder}/ ({headline(gate, checked)}).")
+        note(f"Wrote {folder}/ ({report.headline}).")
 
 
-def _to_dict(gate: Gate, checked: Checked) -> dict[str, Any]:
-    change = checked.change
-    return {
-        "skill": change.name,
-        "folder": change.path,
-        "was": change.base_path or None,
-        "change": change.kind,
-        "model": checked.model or None,
-        "status": checked.status,
-        "blocked": gate.blocks(checked),
-        "reason": checked.reason,
-        "against_base": checked.against_base and checked.against_base.to_dict(),
-        "against_none": checked.against_none and checked.against_none.to_dict(),
+def _command_of(options: CiOptions, checked: Checked, commit: str) -> str:
+    """Checks this skill again, with this model."""
+    head = checked.change.head
+    folder = os.path.relpath(head.folder) if head and head.folder else checked.change.path
+    words = ["upskill", "ci", folder]
+    words += ["--base-ref", commit[:10]] if commit else ["--all"]
+    words += ["-m", checked.model] if checked.model else []
+    words += _more_options(options)
+    return shlex.join(words)
+
+
+def _more_options(options: CiOptions) -> Iterator[str]:
+    """What decides a result beside the skill and the model, where it is not the default."""
+    given = {
+        "--base-url": options.base_url,
+        "--agent": "" if options.agent == "chat" else options.agent,
+        "--sandbox": options.sandbox,
+        "--judge": options.judge,
+        "--repeats": options.repeats,
+        "--seed": options.seed,
+        "--tolerance": options.tolerance and f"{options.tolerance:g}",
     }
+    for flag, value in given.items():
+        if value:
+            yield from (flag, str(value))
+    for folder in options.with_skills:
+        yield from ("--with-skills", folder)
+    for setting in options.set_values:
+        yield from ("--set", setting)

@@ -87,7 +87,7 @@ def command(
 
 def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
     last = find_run(store, "last")
-    runs = list(islice(store.runs(newest_first=True, whole=True), MAX_RUNS))
+    runs = list(islice(store.runs(newest_first=True, listed=True), MAX_RUNS))
     if pair := latest_pair(store, runs, runs, models):
         if last not in pair:
             note(
@@ -108,7 +108,7 @@ def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
 def _describe(run: Run) -> Iterator[str]:
     yield run.plan.other_suite or "own suite"
     yield from run.models
-    if run.plan.analysis.reported is False:
+    if run.purpose != "eval":
         yield part_of(run)
     elif run.plan.reference_skill:
         yield "against a reference skill"

@@ -84,7 +84,7 @@ def _runs(context: click.Context) -> Iterable[str]:
     yield "last"
     if store := find_store(context.params.get("store") or Settings.load().store):
         with store:
-            yield from [run.id for run in islice(store.runs(newest_first=True, whole=True), 50)]
+            yield from [run.id for run in islice(store.runs(newest_first=True, listed=True), 50)]
 
 
 def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:

@@ -78,7 +78,7 @@ def command(**values: Any) -> None:
     upskill show my-skill --worth                     line by line, afterwards
 
     upskill takes out paragraphs, list items, table rows and code blocks in groups, and splits a group only if a train
-    case notices its absence. Then it compares what is left with the whole skill on fresh seeds, until it is shown to
+    case notices its absence. Then it compares what is left with the whole skill on new draws, until it is shown to
     lose at most --tolerance points on exactly these cases. With several students, that must hold for each. Held-out
     cases are run once, at the end.
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from upskill.cli.help import Command
 from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.cli.watch import Seen, changed
-from upskill.errors import Paused, UpskillError
+from upskill.errors import Paused, UpskillError, UsageError
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
@@ -23,19 +24,23 @@ from upskill.models.pool import Models
 from upskill.models.prices import BATCH_SHARE
 from upskill.plain import counted
 from upskill.reports import REPORTS, Report, ReportContext
-from upskill.runs.planning.estimate import estimate, estimate_writing
+from upskill.runs.planning.estimate import CostEstimate, estimate, estimate_writing
 from upskill.runs.planning.plan import Plan, Trial
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
-from upskill.runs.stores import Run, Store
+from upskill.runs.stores import Run, Store, find_store
 from upskill.sandboxes import SandboxChoice
 from upskill.skills import RECEIPT, REPLIES, Skill
+from upskill.skills.seen import load_seen
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
+from upskill.verdicts import LEVEL_OF_TASKS, LEVEL_OF_THESE
 
 if TYPE_CHECKING:
     from upskill.runs.results.evaluation import Evaluation
+    from upskill.verdicts.requirements import Requirement
 
+WATCHING = "Watching the skill and its suite. Save a file to rerun what it changes; Ctrl-C stops."
 CASES = 12  # written when a skill has none
 
 
@@ -45,12 +50,14 @@ CASES = 12  # written when a skill has none
 def command(**values: Any) -> None:
     """Run a student on a suite with and without SKILL, and compare the two.
 
-    Both runs get the same prompts, seeds and limits; only the skill differs. Results are stored as they arrive:
-    after Ctrl-C or a crash, run the same command again to continue.
+    Both arms get the same prompts and limits; only the skill differs. Each case is drawn three times, or once where
+    the student always gives the same answer. Results are stored as they arrive: after Ctrl-C or a crash, run the same
+    command again to continue.
 
     \b
     upskill eval ./skills/my-skill                    the embedded model, no key
     upskill eval ./skills/my-skill -m haiku -m local  two students
+    upskill eval ./skills/my-skill --plan             what it costs and can show
     upskill eval ./skills/my-skill --repeats 5 --json repeats, machine-readable
     upskill eval ./skills/my-skill -m qwen3 --base-url http://localhost:8080/v1
     """
@@ -63,7 +70,10 @@ def run_eval(options: EvalOptions) -> None:
     seen = options.watched.look() if options.watch else {}
     # Bad input is reported before a store is created.
     loaded = load(options)
-    with options.open_store(loaded[0].name) as store:
+    if options.plan_only:
+        _show_plan(options, *loaded)
+        return
+    with options.open_store() as store:
         ledger = Ledger(options.ceilings)
         try:
             evaluation = _evaluate_loaded(options, loaded, store, ledger)
@@ -89,10 +99,33 @@ def load(options: EvalOptions) -> tuple[Skill, Plan | None]:
     return skill, options.make_plan(skill, suite) if suite or not options.case_writer else None
 
 
+def _show_plan(options: EvalOptions, skill: Skill, plan: Plan | None) -> None:
+    """What a run would take, and what it could decide. Nothing is written."""
+    from upskill.cli.forecast import forecast_to_dict, render_forecast  # noqa: PLC0415 - numpy, only for --plan
+    from upskill.runs.planning.forecast import make_forecasts  # noqa: PLC0415
+
+    if plan is None:
+        raise UsageError(
+            f"{skill.name}: no test cases yet, so there is nothing to plan",
+            f"Write some: upskill tests {options.skill}",
+        )
+    prices = options.model_context().prices
+    costs = (
+        estimate(plan, plan.trials(), prices),
+        estimate(plan, replace(plan, runs=1).trials(), prices),
+    )
+    with find_store(options.store_location) or nullcontext() as store:
+        forecasts = list(make_forecasts(plan, load_seen(skill, plan.suite, store), store))
+    if options.as_json:
+        show_json(forecast_to_dict(plan, forecasts, costs))
+    else:
+        show(*render_forecast(plan, forecasts, costs))
+
+
 def prove(options: EvalOptions) -> None:
     """Run the suite and write the receipt, without a report."""
     loaded = load(options)
-    with options.open_store(loaded[0].name) as store:
+    with options.open_store() as store:
         _write_receipt(_measure(options, loaded, store, Ledger(options.ceilings)), store, options)
 
 
@@ -147,9 +180,7 @@ def _keep_evaluating(
     watched = options.watched
     while True:
         try:
-            note(
-                "Watching the skill and its suite. Save a file to rerun what it changes; Ctrl-C stops."
-            )
+            note(WATCHING)
             now = watched.wait(seen)
         except KeyboardInterrupt:
             note("")
@@ -215,14 +246,19 @@ def _evaluate(
     progress: RunProgress,
 ) -> Evaluation:
     if store.location is not None:
-        without = " without --fresh" if options.fresh else ""
+        without = " without --redraw" if options.redraw else ""
         stored = "interrupted. Every finished trial is stored."
         progress.interrupted = f"{stored} Run the same command again{without} to continue."
         if options.batch:
             batch = "A submitted batch continues at the provider; that command also collects its answers."
             progress.interrupted += f"\n{batch}"
 
+    from upskill.runs.results.shown import mark_shown  # noqa: PLC0415 - numpy
+
+    begun: list[Run] = []
+
     def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
+        begun.append(run)
         _say_what_is_left(plan, run, missing, options)
         if missing and not options.quiet:
             # Warn about a weak sandbox before anything runs in it.
@@ -230,6 +266,8 @@ def _evaluate(
             acting = "" if plan.acts else only_by_acting(plan.suite)
             for warning in filter(None, (sandbox, *plan.skill.hidden_text, acting)):
                 note(f"Warning: {warning}")
+        for reason in _unreachable(plan, run, run_options.requirements):
+            note(f"Warning: {reason}")
         if not options.replay:  # the cost is shown before the first paid call
             share = BATCH_SHARE if options.batch else 1.0
             expected = estimate(plan, missing, models.context.prices, student_share=share)
@@ -238,15 +276,21 @@ def _evaluate(
                 if options.until_decided
                 else ""
             )
-            confirm_cost(options, expected, fewer)
+            confirm_cost(
+                options, expected, fewer or _at_one_repeat(plan, missing, expected, models)
+            )
         progress.started(plan, run, missing)
 
     events = Events(started=started, result=progress.result, message=options.tell)
     called = models.ledger.calls if models.ledger else 0
-    with progress:
-        evaluation = asyncio.run(
-            evaluate(plan, store=store, models=models, options=run_options, events=events)
-        )
+    try:
+        with progress:
+            evaluation = asyncio.run(
+                evaluate(plan, store=store, models=models, options=run_options, events=events)
+            )
+    finally:  # also of an interrupted run, results were shown
+        caveats = [mark_shown(store, run) for run in begun]
+    evaluation.warnings += filter(None, caveats)
     ledger = models.ledger
     if ledger and (wrote := ledger.spent.get("test writer")) is not None:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
@@ -260,6 +304,35 @@ def _evaluate(
     return evaluation
 
 
+def _unreachable(plan: Plan, run: Run, requirements: Sequence[Requirement]) -> Iterator[str]:
+    """What no result of this run could meet, said before it costs anything."""
+    if not requirements:
+        return
+    from upskill.verdicts.requirements import describe_unreachable  # noqa: PLC0415 - numpy
+
+    groups = {case.group or case.id for case in plan.suite.cases if case.id in run.plan.fresh}
+    for model in plan.addresses:
+        exact = plan.is_exact(model)
+        draws = len(plan.suite.cases) * plan.rounds_of(model)
+        units = {"these": (draws, LEVEL_OF_TASKS if exact else LEVEL_OF_THESE)}
+        if groups:
+            units["tasks"] = (len(groups), LEVEL_OF_TASKS)
+        for requirement in requirements:
+            if why := describe_unreachable(requirement, units):
+                yield f"{model} cannot meet {requirement.text!r}: {why}."
+
+
+def _at_one_repeat(
+    plan: Plan, missing: Collection[Trial], expected: CostEstimate, models: Models
+) -> str:
+    """The estimate, and beside it the price of one draw a case."""
+    once = [trial for trial in missing if trial.seed == plan.seed]
+    if not expected.cost_usd[1] or len(once) == len(missing):
+        return ""
+    low, high = estimate(plan, once, models.context.prices).cost_usd
+    return f"{expected.words}; with --repeats 1: ${low:.2f} to ${high:.2f}"
+
+
 def _say_what_is_left(
     plan: Plan, run: Run, missing: Collection[Trial], options: EvalOptions
 ) -> None:
@@ -268,7 +341,7 @@ def _say_what_is_left(
         going_on = (
             f"running the remaining {left:,}"
             if left
-            else "nothing left to run; use --fresh to run them again"
+            else "nothing left to run; --redraw adds further draws"
         )
         trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
         started = (
@@ -279,14 +352,16 @@ def _say_what_is_left(
 
 def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     # Imported late: reports need numpy.
+    from upskill.authoring.writing.teachers import add_command  # noqa: PLC0415
     from upskill.reports.view import bug_heading  # noqa: PLC0415
     from upskill.runs.results.evaluation import first_results  # noqa: PLC0415
-    from upskill.verdicts.advice import INVALID  # noqa: PLC0415
+    from upskill.verdicts.verdict import REASONS, Reason  # noqa: PLC0415
 
     if evaluation.leaked:  # also shown if standard output is redirected
         trials = counted(len(evaluation.invalid), "trial")
         note(
-            f"{INVALID} In {trials} the student saw or tried to open a skill that should have been hidden."
+            f"INVALID: {REASONS[Reason.ISOLATION]}. In {trials} the student saw or tried to open a skill"
+            " that should have been hidden."
         )
     show_command = (
         f"upskill show {evaluation.run.id}{options.show_flags}"
@@ -297,6 +372,7 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
         results=lambda: store.results(evaluation.run),
         first_results=lambda seeds: first_results(store, evaluation.run, seeds),
         show_command=show_command,
+        add_command=add_command(options.skill, options.settings, find_keys()),
         verbose=bool(options.verbose),
     )
     for kind, file in options.report_files:

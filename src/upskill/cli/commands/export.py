@@ -74,7 +74,7 @@ def command(
         if not quiet and not stored.finished:
             left = stored.trials - stored.passed - stored.failed - stored.errored
             note(
-                f"Run {stored.id} is not finished: {counted(left, 'trial')} not run, {stored.errored} errored."
+                f"Run {stored.id} is not finished: {counted(left, 'trial')} not run, {stored.errored} missing."
             )
         if export and kind:
             name = file_name(stored.id)

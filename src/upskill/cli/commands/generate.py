@@ -44,7 +44,7 @@ class _Options(GenerateOptions, CommandOptions):
 def command(**values: Any) -> None:
     """Write a skill for TASK, with tests, and improve it in a few attempts.
 
-    The student runs on train cases. Edits that look better are kept, then tested together on fresh seeds. The report
+    The student runs on train cases. Edits that look better are kept, then tested together on new draws. The report
     calls the result confirmed if that test is conclusive, otherwise the best guess. The final number comes from
     held-out cases, which the search never used.
     After Ctrl-C, run the same command again to continue.
@@ -101,7 +101,7 @@ def _prove(options: _Options, generated: Generated, student: str) -> None:
         values["max_cost"] = max(
             0.0, options.max_cost - sum(use.cost_usd or 0.0 for use in generated.spent.values())
         )
-    values |= {"skill": str(generated.folder), "students": (student,), "fresh": False}
+    values |= {"skill": str(generated.folder), "students": (student,)}
     prove(EvalOptions(**values))
 
 
@@ -120,7 +120,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     steps, tell = count(1), options.tell
 
     def duel_started(plan: Plan) -> None:
-        cases, rounds = counted(len(plan.suite.cases), "case"), counted(plan.runs, "fresh seed")
+        cases, rounds = counted(len(plan.suite.cases), "case"), counted(plan.runs, "new draw")
         trials = f"at most {counted(len(plan), 'trial')}{bar.expected_time(len(plan))}"
         tell(f"Comparing on {plan.models[0].name}... (two candidates, {cases}, {rounds}: {trials})")
 

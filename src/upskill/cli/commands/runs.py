@@ -18,18 +18,17 @@ from upskill.cli.options import (
     store_option,
 )
 from upskill.errors import UsageError
-from upskill.plain import counted, dict_or_empty
+from upskill.plain import counted
 from upskill.reports.csv import render_rows
-from upskill.reports.json import replay_to_dict
 from upskill.reports.layout import FittedTable
-from upskill.reports.numbers import before_after, percent, points
+from upskill.reports.numbers import INVALID, before_after, percent, points
 from upskill.reports.terminal import bar
-from upskill.reports.view import arm_names, trigger_metrics
+from upskill.reports.view import trigger_metrics
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.results.shown import is_cut_short, limits_of, part_of, rank_of, reported_verdicts
 from upskill.runs.stores import Run, Store
-from upskill.verdicts.advice import INVALID, decision_in_words
-from upskill.verdicts.verdict import SEARCH, UNFINISHED
+from upskill.verdicts.line import decision_in_words
+from upskill.verdicts.verdict import Reason
 
 Metric = Literal["success", "tokens"]
 Document = Mapping[str, Any]  # a verdict as in JSON
@@ -98,16 +97,16 @@ def command(
             )
         return
     with opened:
-        whole = not (as_json or csv_file or every)
+        is_short = not (as_json or csv_file or every)
         runs = (
             run
-            for run in opened.runs(newest_first=True, whole=whole)
+            for run in opened.runs(newest_first=True, listed=is_short)
             if not skills or run.skill in skills
         )
         if csv_file:
             _write_csv(opened, runs, models, csv_file, force=force)
             return
-        listed = list(islice(runs, MAX_RUNS) if whole else runs)[::-1]
+        listed = list(islice(runs, MAX_RUNS) if is_short else runs)[::-1]
         older = sum(1 for _ in runs)
         rows = [
             (run, verdict)
@@ -131,7 +130,8 @@ def command(
 
 def _verdict_documents(store: Store, run: Run) -> list[Document]:
     """As reported; recomputed only if nothing is stored or the result would differ today."""
-    if (reported := reported_verdicts(store, run)) is not None:
+    is_trigger_test = run.purpose == "trigger"  # whose recall no verdict holds
+    if not is_trigger_test and (reported := reported_verdicts(store, run)) is not None:
         return reported
     evaluation = evaluation_of(store, run)
     triggered = {
@@ -162,7 +162,6 @@ def _to_json(run: Run, verdict: Document) -> dict[str, object]:
         "skill": run.skill,
         "model": verdict["model"],
         "other_suite": run.plan.other_suite,
-        "replayed": replay_to_dict(run),
         "trials": run.trials,
         "finished": run.finished,
         "verdict": verdict,
@@ -188,7 +187,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
         if triggered := _triggered(verdict):
             lines.append(Text(f"  {triggered}\n"))
             continue
-        of_arm = arm_names(has_reference=run.plan.reference_skill is not None)
+        of_arm = run.plan.labels
         names = (of_arm["baseline"], of_arm["skill"])
         width = 1 + max(map(len, names))
         for name, arm in zip(names, _arms(verdict), strict=True):
@@ -203,14 +202,14 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
                 lines.append(
                     Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens per task")
                 )
-        if verdict["reason"] == "isolation":
+        if verdict["reason"] == Reason.ISOLATION:
             lines.append(Text(f"  {INVALID}\n", style="bold red"))
             continue
-        if verdict["reason"] == UNFINISHED:  # the line above says so
+        if verdict["reason"] == Reason.UNFINISHED:  # the line above says so
             lines.append(Text(""))
             continue
         lift = f"lift {points(verdict['lift'])}, " if verdict["lift"] is not None else ""
-        lines.append(Text(f"  {lift}{_decision(run, verdict)}\n"))
+        lines.append(Text(f"  {lift}{decision_in_words(verdict)}\n"))
     return lines
 
 
@@ -223,8 +222,7 @@ def _limits(run: Run, verdict: Document) -> Iterator[str]:
         yield f"on {suite}"
     if part := run.plan.suite.part:
         yield f"{len(run.plan.suite.cases)} of {part.of} cases, {part.chosen}"
-    if replayed := run.plan.replayed:
-        yield replayed
+    yield from filter(None, (run.plan.replayed, part_of(run)))
 
 
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
@@ -251,7 +249,7 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
 
 
 def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
-    if verdict["reason"] == "isolation":
+    if verdict["reason"] == Reason.ISOLATION:
         return Text("INVALID", style="bold red")
     if so_far := verdict.get("unfinished"):
         return Text(f"unfinished: {so_far['trials']:,} of {counted(so_far['of'], 'trial')}")
@@ -266,7 +264,7 @@ def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
     rates = before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict)))
     if verdict["lift"] is None:
         return Text(f"{rates}{limits}")
-    return Text(f"{rates} ({points(verdict['lift'])}), {_decision(run, verdict)}{limits}")
+    return Text(f"{rates} ({points(verdict['lift'])}), {decision_in_words(verdict)}{limits}")
 
 
 def _triggered(verdict: Document) -> str:
@@ -279,10 +277,3 @@ def _triggered(verdict: Document) -> str:
         if metrics[name]
     ]
     return f"trigger test: {', '.join(shares) or 'nothing was scored'}"
-
-
-def _decision(run: Run, verdict: Document) -> str:
-    if verdict["reason"] == SEARCH:
-        return part_of(run)
-    on_these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
-    return decision_in_words(verdict["decision"], verdict["reason"], run.plan.replayed, on_these)

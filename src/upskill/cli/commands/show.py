@@ -20,13 +20,13 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
 from upskill.reports.distilled import worth_table
-from upskill.reports.json import replay_to_dict
-from upskill.reports.terminal import details
+from upskill.reports.terminal import details, verdict_lines
 from upskill.reports.trial_rows import result_to_json
+from upskill.reports.view import view_of
 from upskill.runs.planning.plan import Arm, Result
-from upskill.runs.results.evaluation import evaluation_of, mixed_snapshots
+from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.results.reviews import count_marks, describe_marks
-from upskill.runs.results.shown import unfinished_models
+from upskill.runs.results.shown import mark_shown, unfinished_models
 from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
 from upskill.skills import Skill
@@ -55,7 +55,7 @@ PAGE = 40  # trials that are shown at a time
 @click.option(
     "--failed",
     is_flag=True,
-    help="Only trials with the skill that failed or errored; --arm chooses another arm.",
+    help="Only trials with the skill that failed or are missing; --arm chooses another arm.",
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), help="Only this arm.")
 @click.option(
@@ -99,6 +99,8 @@ def command(**values: Any) -> None:
         _show_worth(Skill.load(options.run), options)
         return
     with open_run(options.store, options.run) as (store, run):
+        if caveat := mark_shown(store, run):
+            note(caveat)
         if options.bugs:
             _show_bugs(store, run, as_json=options.as_json)
         elif options.checks:
@@ -153,7 +155,7 @@ def render_page(
         raise UsageError(
             f"{run.id}: there is no page {number}", "Drop --page to see the first one."
         )
-    notes = mixed_snapshots(store.snapshots(run))
+    notes: list[str] = []
     if reviews := store.reviews(run):
         notes.append(describe_marks(reviews))
     parts: list[RenderableType] = [
@@ -162,8 +164,10 @@ def render_page(
         ),
     ]
     if not (options.case or options.model or options.failed or options.arm or options.page):
-        parts += [*details(evaluation_of(store, run)), Text("")]
-    baseline = "reference skill" if run.plan.reference_skill else "baseline"
+        evaluation = evaluation_of(store, run)
+        lines = verdict_lines(evaluation, view_of(evaluation))
+        parts += [*lines, Text(""), *details(evaluation), Text("")]
+    baseline = run.plan.labels["baseline"]
     label = side_of(run)
     for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         stored = run.plan.suite.by_id[case]
@@ -173,7 +177,7 @@ def render_page(
     after: list[str] = []
     if options.failed and not results:
         which = f"in the {options.arm} arm" if options.arm else "with the skill"
-        after.append(f"No trial {which} failed or errored.")
+        after.append(f"No trial {which} failed or is missing.")
     if len(results) > PAGE:
         after.append(
             f"This is page {number}, with {PAGE} trials. Use --page {number + 1} for the next one."
@@ -206,8 +210,8 @@ def _show_json(store: Store, run: Run, options: ShowOptions) -> None:
     page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
     results = options.results(store, run, page)
     invalid = [{**asdict(trial), "reason": reason} for trial, reason in store.leaks(run)]
-    plan, replayed = to_json_text(run.plan.to_dict()), to_json_text(replay_to_dict(run))
-    head = f'"run": {to_json_text(run.id)},\n  "replayed": {replayed},\n  "plan": {plan}'
+    plan = to_json_text(run.plan.to_dict())
+    head = f'"run": {to_json_text(run.id)},\n  "plan": {plan}'
     click.echo(f'{{\n  {head},\n  "trials": [', nl=False)
     for number, result in enumerate(results):
         click.echo(
@@ -236,12 +240,8 @@ def _show_checks(store: Store, run: Run, options: ShowOptions) -> None:
         )
         return
     if not rates and not unfinished:
-        note(f"No trial in {run.id} was scored, so no check passed or failed.")
-    show(
-        *trials.render_check_rates(
-            rates, "reference skill" if run.plan.reference_skill else "baseline"
-        )
-    )
+        note(f"No trial in {run.id} was graded, so no check passed or failed.")
+    show(*trials.render_check_rates(rates, run.plan.labels["baseline"]))
 
 
 def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:

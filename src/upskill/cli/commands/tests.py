@@ -20,7 +20,7 @@ from upskill.authoring.saving.provenance import (
 from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
-from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
+from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher, find_test_writer
 from upskill.cli.console import note, show_json
 from upskill.cli.help import Command
 from upskill.cli.library import PlansOptions, confirm_writing, rounds_option
@@ -28,15 +28,20 @@ from upskill.cli.options import click_options
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.experiments.mutation import MAX_COVERED, MAX_ROUNDS, Score, Scoring, rules_of
+from upskill.models import CacheMode
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.options import count_option, option
+from upskill.outputs import whole_file
 from upskill.plain import counted
 from upskill.reports.scored import render, to_json
 from upskill.runs.planning.options import model_option
+from upskill.runs.planning.plan import DEFAULT_OUTPUT_TOKENS
 from upskill.skills import Skill
 from upskill.suites import Case, Suite, count_authors, describe_authors
+from upskill.suites.appending import append_cases
 from upskill.suites.quality import probe_suite, summarize_weak
+from upskill.suites.suite import PATHS_IN_SKILL
 
 
 @dataclass(kw_only=True)
@@ -85,6 +90,11 @@ class _Options(PlansOptions):
         "With --score: how many rounds a rule may take (default 40)."
     )
 
+    @property
+    def cache_mode(self) -> CacheMode:
+        """The stored reply would add the same cases again."""
+        return "refresh" if self.add and super().cache_mode == "use" else super().cache_mode
+
 
 @click.command("tests", cls=Command)
 @click.argument("skill", type=click.Path())
@@ -100,7 +110,7 @@ def command(**values: Any) -> None:
 
     Each generated case is tried with uninformed answers, and with right and wrong answers from a writer who has not
     seen its checks. The cases are saved as evals/evals.json. A suite that you wrote (evals/suite.yaml) is never
-    replaced.
+    replaced: --add appends to it and leaves its text alone.
 
     --score asks whether the cases would notice if a rule in the skill broke. A rule is a block with a number, a flag or
     a name in code. upskill removes all rules, then each one, then reverses those whose removal went unnoticed. It also
@@ -113,8 +123,8 @@ def command(**values: Any) -> None:
     if options.fix and not options.score:
         raise UsageError("--fix needs --score", "It writes cases for the rules that --score finds.")
     assert skill.folder is not None
-    if (own := own_suite(skill)) and not (options.score and not options.fix):
-        hint = "Edit that file directly." if options.edit else "Add to it by hand."
+    if (own := own_suite(skill)) and not (options.score or options.add):
+        hint = "Edit that file directly." if options.edit else "Use --add N to add cases to it."
         raise UsageError(
             f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint
         )
@@ -129,10 +139,14 @@ def command(**values: Any) -> None:
         if not options.as_json:
             options.show({}, render(score, hint=False))
         scored = {"score": to_json(score)}
-        suite = options.run(_fix(score, options))
+        suite = _append(skill, score.suite, options.run(_fix(score, options)), options)
+        _count_uncovered(skill, suite, options)
+    elif options.add and (before := Suite.of(skill)):
+        written = asyncio.run(_generate(skill, options, before.cases))
+        suite = _append(skill, before, written, options)
     else:
         suite = _edit(skill) if options.edit else asyncio.run(_generate(skill, options))
-    add_suite(skill, suite).save(skill.folder, overwrite=True)
+        add_suite(skill, suite).save(skill.folder, overwrite=True)
     written_by = [case.metadata for case in suite.cases]
     if options.as_json:
         sizes = {"cases": len(suite.cases), "held_out": len(suite.held_out)}
@@ -153,18 +167,47 @@ def cases_with_limits(suite: Suite) -> tuple[Case, ...]:
     )
 
 
-async def _generate(skill: Skill, options: _Options) -> Suite:
-    settings = options.settings
+def _append(skill: Skill, before: Suite, written: Suite, options: _Options) -> Suite:
+    """Add the cases to the file that the suite is in, but for those that fit none of what it says of all its cases."""
+    assert skill.folder is not None
+    cases = written.cases
+    if before.max_output_tokens:  # that limit was meant for the others
+        cases = tuple(
+            replace(case, max_output_tokens=case.max_output_tokens or DEFAULT_OUTPUT_TOKENS)
+            for case in cases
+        )
+    path = next(path for path in PATHS_IN_SKILL if skill.file(path))
+    try:
+        data, suite = append_cases(skill, path, cases)
+        weak = {each.case for each in asyncio.run(probe_suite(_added(suite, before), skill))}
+        if weak:
+            options.tell(f"Left out {counted(len(weak), 'case')} that the suite's checks misjudge.")
+            cases = tuple(case for case in cases if case.id not in weak)
+            data, suite = append_cases(skill, path, cases)
+    except UsageError:
+        if own_suite(skill):
+            raise
+        suite = Suite((*cases_with_limits(before), *written.cases), "generated")
+        add_suite(skill, suite).save(skill.folder, overwrite=True)
+        return suite
+    with whole_file((skill.folder / path).resolve()) as stream:
+        stream.write(data)
+    return suite
+
+
+def _added(suite: Suite, before: Suite) -> Suite:
+    return replace(suite, cases=suite.cases[len(before.cases) :])
+
+
+async def _generate(skill: Skill, options: _Options, existing: tuple[Case, ...] = ()) -> Suite:
+    keys = find_keys()
     name = (
         options.test_writer
         or next(iter(options.students), None)
-        or settings.test_writer
-        or settings.teacher
+        or find_test_writer(options.settings, keys)
     )
     if not name:
-        raise NoTeacher(find_keys(), [HANDOFF_MODEL], role="test writer")
-    existing = Suite.of(skill) if options.add else None
-    cases = cases_with_limits(existing) if existing else ()
+        raise NoTeacher(keys, [HANDOFF_MODEL], role="test writer")
     material = gather(
         str(Provenance.of(skill).metadata.get("source_task") or skill.description),
         sources=options.sources,
@@ -181,8 +224,7 @@ async def _generate(skill: Skill, options: _Options) -> Suite:
     )
     for left_out in material.left_out:
         options.tell(f"Left out: {left_out}.")
-    options.fresh = True  # write new cases instead of returning the stored reply
-    return await _write(options, name, material, cases, options.add or options.cases)
+    return await _write(options, name, material, existing, options.add or options.cases)
 
 
 async def _write(
@@ -194,7 +236,7 @@ async def _write(
     *,
     acts: bool = False,
 ) -> Suite:
-    """These cases, and so many new ones from this material."""
+    """So many new cases from this material, beside these."""
     async with options.open_engine() as engine:
         read = (
             material.skill.tokens if material.skill and not material.pieces else 0
@@ -205,7 +247,7 @@ async def _write(
         writer = await engine.open_model(name, "test writer")
         options.tell(f"Generating test cases with {name}...")
         with RunProgress(quiet=options.silent):
-            written = await write_suite(
+            return await write_suite(
                 material,
                 writer,
                 count=count,
@@ -215,7 +257,6 @@ async def _write(
                 acts=acts,
                 tell=options.tell,
             )
-    return Suite((*cases, *written.cases), "generated")
 
 
 async def _score(skill: Skill, options: _Options) -> Score:
@@ -231,15 +272,18 @@ async def _score(skill: Skill, options: _Options) -> Score:
 
 
 async def _fix(found: Score, options: _Options) -> Suite:
-    """The suite with new cases for what it does not notice."""
-    cases, count = cases_with_limits(found.suite), min(len(found.uncovered), MAX_COVERED)
+    """New cases for what the suite does not notice."""
+    count = min(len(found.uncovered), MAX_COVERED)
     material, acts = found.uncovered_material, options.agent != "chat"
-    suite = await _write(options, options.fix or "", material, cases, count, acts=acts)
-    if left := sum(rule.is_untestable for rule in rules_of(found.skill, suite)):
+    cases = found.suite.cases
+    return await _write(options, options.fix or "", material, cases, count, acts=acts)
+
+
+def _count_uncovered(skill: Skill, suite: Suite, options: _Options) -> None:
+    if left := sum(rule.is_untestable for rule in rules_of(skill, suite)):
         options.tell(
             f"No case mentions {counted(left, 'rule')} yet. Run the same command again for more cases."
         )
-    return suite
 
 
 def _edit(skill: Skill) -> Suite:

@@ -57,7 +57,7 @@ def command(**values: Any) -> None:
     """
     options = TriggerCommandOptions(**values)
     options.check()
-    without = " without --fresh" if options.fresh else ""
+    without = " without --redraw" if options.redraw else ""
     interrupted = f"interrupted. Every finished run is stored. Run the same command again{without} to continue."
     with RunProgress(
         quiet=options.silent, interrupted=interrupted if options.keeps_runs else ""

@@ -10,12 +10,11 @@ from upskill.cli.console import note, show_json, write_file
 from upskill.cli.help import Command
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
-from upskill.reports.numbers import before_after, lift_in_points, pass_rate
 from upskill.reports.proof import badge, card, claims_in_words
 from upskill.runs.replay.receipt import Verified, suite_of, terms_of, verify
 from upskill.skills import BADGE, CARD, RECEIPT, Skill, find_skills
 from upskill.suites.suite import suite_fingerprint
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.line import describe_verdict
 
 MAX_SHOWN = 10  # changes of one skill
 
@@ -44,7 +43,7 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
     owner has to fill in use, risks and terms.
 
     This proves that the numbers follow from these answers. It cannot prove that a model gave them, when, at what cost,
-    and after how many earlier looks: that is claimed by whoever wrote the receipt.
+    and which cases an earlier text had shown: that is claimed by whoever wrote the receipt.
     """
     checked: list[tuple[Skill, Verified]] = []
     untested: list[str] = []
@@ -110,10 +109,11 @@ def _write(
 def _show(skill: Skill, result: Verified) -> None:
     if result.holds:
         suite, terms = suite_of(skill, result.receipt), terms_of(result.receipt)
-        for verdict, as_run in zip(result.verdicts, result.as_run, strict=True):
-            click.echo(f"{skill.name}: holds. {_in_words(verdict)} ({verdict.model}, {suite})")
-            if terms:
-                click.echo(f"  As its author ran it, {terms}: {_in_words(as_run)}")
+        where = ", ".join(filter(None, [suite, terms]))
+        for verdict in result.verdicts:
+            click.echo(
+                f"{skill.name}: holds. {describe_verdict(verdict)} ({verdict.model}, {where})"
+            )
         click.echo(f"  Claimed by the author: {claims_in_words(result.claims)}")
         for path in _differing(skill, result):
             flag = "--badge" if path == BADGE else "--card"
@@ -143,8 +143,3 @@ def _differing(skill: Skill, result: Verified) -> list[str]:
         CARD: card(skill, result.receipt, result.verdicts, texts.get(CARD, "")),
     }
     return [path for path, text in texts.items() if text != made[path]]
-
-
-def _in_words(verdict: Verdict) -> str:
-    rates = before_after(pass_rate(verdict.baseline), pass_rate(verdict.skill))
-    return f"{verdict.decision}, {rates}, lift {lift_in_points(verdict.lift, verdict.interval, verdict.pairs)}"

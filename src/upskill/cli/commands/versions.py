@@ -15,13 +15,12 @@ from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
-from upskill.reports.terminal import percent
+from upskill.reports.numbers import percent
 from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Candidate, Store
 from upskill.runs.stores.rows import files_from_json
 from upskill.sandboxes import printable
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
-from upskill.verdicts.verdict import UNTESTED
 
 MADE_BY = (
     "`upskill eval` stores each version that it measures, `upskill generate` each that it tries."
@@ -125,7 +124,7 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
         "fingerprint": version.fingerprint,
         "accepted": version.accepted,
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
-        "note": version.note + (f" ({UNTESTED})" if verdict.get("reason") == UNTESTED else ""),
+        "note": version.note,
         "baseline": verdict.get("baseline", {}).get("pass_rate"),
         "pass_rate": verdict.get("skill", {}).get("pass_rate"),
         "run": verdict.get("run"),

@@ -16,15 +16,17 @@ from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
-from upskill.models.draws import (
-    count_failure,
-    current_draws,
-    max_retries,
-    proxy_failures,
+from upskill.models.endpoints import ENDPOINTS, is_loopback
+from upskill.models.failures import (
+    FAILURES,
+    OVERLOADED,
+    PROXY_ERRORS,
+    further_tries,
+    proxy_failure,
+    proxy_retries,
     status_failure,
     why_no_answer,
 )
-from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.models.http.transport import (
     Response,
     Timeouts,
@@ -44,7 +46,6 @@ from upskill.models.parsing import (
 )
 from upskill.models.throttling import (
     MAX_RETRY_AFTER,
-    OVERLOADED,
     PERMANENT,
     CircuitBreaker,
     backoff,
@@ -126,7 +127,6 @@ class HttpModel(ABC):
         except Unanswered:
             raise
         except ModelError as error:
-            count_failure(error)
             if error.status in PERMANENT or (error.status == 429 and _is_final(error.message)):
                 self.breaker.record_failure(error)
             raise
@@ -274,18 +274,19 @@ class HttpModel(ABC):
             if answer.get("usage"):
                 error.usage = _with_proxy_cost(self.parse_usage(answer, request), response.headers)
             raise
-        return replace(reply, usage=_with_proxy_cost(reply.usage, response.headers))
+        return replace(
+            reply,
+            usage=_with_proxy_cost(reply.usage, response.headers),
+            proxy_retries=proxy_retries(response.headers),
+        )
 
     def _check_proxy(self, headers: Mapping[str, str]) -> None:
-        """Count what a LiteLLM proxy retried; ModelError where another model answered."""
-        for failure in proxy_failures(headers):
-            if failure == "another model":
-                message = f"the proxy let another model answer: {headers.get('x-litellm-model-group', 'unnamed')}"
-                raise ModelError(
-                    message, "Turn off its fallbacks for this model.", status=200, failure=failure
-                )
-            if draws := current_draws():
-                draws.add(failure)
+        """ModelError where a LiteLLM proxy let another model answer."""
+        failure = proxy_failure(headers)
+        if failure == "another model":
+            message, hint = PROXY_ERRORS[failure]
+            message = f"{message}: {headers.get('x-litellm-model-group', 'unnamed')}"
+            raise ModelError(message, hint, status=200, failure=failure)
 
     @abstractmethod
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
@@ -306,9 +307,9 @@ class HttpModel(ABC):
     def _delay_after_error(self, error: TransportError, tries: int) -> float:
         """Seconds until the next attempt; raises the ModelError when there is none."""
         is_absent = error.kind == "no connection" and is_loopback(self.url)
-        if is_absent or tries > max_retries(error.kind, self.context.retries):
+        if is_absent or not self._may_retry(error.kind, tries):
             raise self._unreachable(error) from error
-        return self._log_retry(self.excerpt(error.message), backoff(tries + 1), error.kind)
+        return self._log_retry(self.excerpt(error.message), backoff(tries + 1))
 
     def _unreachable(self, error: TransportError) -> ModelError:
         server, row = _origin(self.url), ENDPOINTS.get(self.address.endpoint)
@@ -329,22 +330,22 @@ class HttpModel(ABC):
         if response.status in OVERLOADED:
             self._limiter.record_overload(started, None if is_long else wait)
         may_retry = response.headers.get("x-should-retry") != "false" and not is_final
-        if is_long or not may_retry or tries > max_retries(error.failure, self.context.retries):
+        error.is_final = is_long or not may_retry
+        if error.is_final or not self._may_retry(error.failure, tries):
             if is_long:
                 error.hint = (
                     f"The server asks you to wait {wait:.0f} s. Then run the same command again."
                 )
             raise error
         delay = max(wait, 0.001) if wait is not None else backoff(tries + 1)
-        return self._log_retry(
-            f"the server answered {response.status}", delay, error.failure, response.status
-        )
+        return self._log_retry(f"the server answered {response.status}", delay)
 
-    def _log_retry(
-        self, reason: str, delay: float, failure: str, status: int | None = None
-    ) -> float:
-        if draws := current_draws():
-            draws.add(failure, status)
+    def _may_retry(self, failure: str, tries: int) -> bool:
+        """Never where the model may have been asked: who needs no first answer asks with a PatientModel."""
+        may_pass = tries <= further_tries(failure, self.context.retries)
+        return may_pass and not FAILURES[failure].reached
+
+    def _log_retry(self, reason: str, delay: float) -> float:
         logger.info("%s: %s; retrying in %.1f s", self.address.name, reason, delay)
         return delay
 
@@ -353,9 +354,7 @@ class HttpModel(ABC):
         message = f"the server answered {status}: {self.excerpt(text) or 'no details'}"
         if status == 200:
             message = f"the server returned 200 with an error: {self.excerpt(text)}"
-        failure = (
-            "error in a 200" if status == 200 else status_failure(status, response.headers, text)
-        )
+        failure = "error in a 200" if status == 200 else status_failure(status, text)
         if stop := unanswered_stop(text, status):
             hint = (
                 "The prompt is too long for this model: shorten the case or the skill."
@@ -363,9 +362,9 @@ class HttpModel(ABC):
                 else ""
             )
             return Unanswered(message, hint, stop=stop, status=status)
-        hint = STATUS_HINTS.get(
-            401 if failure == "status 401" else 404 if failure == "no such model" else status, ""
-        )
+        hint = STATUS_HINTS.get(404 if failure == "no such model" else status, "")
+        if failure == "wrong key" and not hint:
+            hint = STATUS_HINTS[401]
         hint = hint.format(key=self.key_variable or "the key")
         if re.search(OUT_OF_CREDIT, text):
             hint = "The account has no credit left."

@@ -59,15 +59,9 @@ class StoredRun:
     def cases(self) -> Mapping[str, StoredCase]:
         return self.run.plan.suite.by_id
 
-    @cached_property
-    def used_cases(self) -> frozenset[str]:
-        return (
-            self.store.run(self.run.id).plan.to_plan().used_cases
-        )  # from texts that are not redacted
-
     @property
     def baseline(self) -> str:
-        return "reference skill" if self.run.plan.reference_skill else "baseline"
+        return self.run.plan.labels["baseline"]
 
     @cached_property
     def unfinished(self) -> Mapping[str, Unfinished]:

@@ -99,7 +99,7 @@ class _Log:
                 "max_tokens": plan.max_output_tokens,
                 "seed": plan.seed,
             },
-            "config": {"epochs": plan.runs},
+            "config": {"epochs": plan.rounds_of(self.model)},
             "packages": {"upskill": __version__},
             "metadata": {"arm": self.arm, "skill": run.skill, "suite": plan.suite.fingerprint}
             | ({"replayed": plan.replayed} if plan.replayed else {}),
@@ -107,7 +107,7 @@ class _Log:
 
     def _header(self, spec: dict[str, Any]) -> dict[str, Any]:
         run = self.source.run
-        planned = len(self.source.cases) * run.plan.runs
+        planned = len(self.source.cases) * run.plan.rounds_of(self.model)
         names = sorted(self.scored, key=lambda name: name != OUTCOME)
         return {
             "version": VERSION,
@@ -181,7 +181,7 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
         "arm": trial.arm,
         "seed": trial.seed,
         "held_out": case.held_out,
-        "used_by_search": case.id in source.used_cases,
+        "seen": case.id not in source.run.plan.fresh,
         "tags": list(case.tags),
         "cause": result.cause,
         "activated": result.activated,

@@ -49,8 +49,9 @@ EXPORT = _Pictures(_write, ".svg", has_answers=False)
 def _draw(run: StoredRun, names: Sequence[str]) -> Iterator[str]:
     to_json: Report = REPORTS.load("json")
     document = json.loads(str(to_json(evaluation_of(run.store, run.run), ReportContext())))
+    labels = run.run.plan.labels
     options = PictureOptions(
-        has_reference=bool(run.run.plan.reference_skill), notes=_left_out(run.run)
+        baseline=labels["baseline"], skill=labels["skill"], notes=_left_out(run.run)
     )
     for name in names:
         if "rates" in name.lower():
@@ -68,10 +69,10 @@ def _left_out(run: Run) -> list[str]:
     """What a picture does not show, in a sentence."""
     scored, trials = run.passed + run.failed, counted(run.trials, "trial")
     if scored + run.errored < run.trials:
-        also = f", {run.errored:,} errored" if run.errored else ""
+        also = f", {run.errored:,} missing" if run.errored else ""
         return [
             f"Not finished: {scored:,} of {trials} scored{also}. Run the same eval again to continue."
         ]
     if run.errored:
-        return [f"{run.errored:,} of {trials} errored and are not counted."]
+        return [f"{run.errored:,} of {trials} are missing."]
     return []

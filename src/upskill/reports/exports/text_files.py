@@ -20,7 +20,7 @@ def _write_csv(run: StoredRun, stream: BinaryIO) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for result in run.results():
-        writer.writerow(map(_cell, trial_row(run.run, result, run.used_cases).values()))
+        writer.writerow(map(_cell, trial_row(run.run, result).values()))
     text.flush()
     text.detach()
 

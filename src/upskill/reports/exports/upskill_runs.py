@@ -1,6 +1,6 @@
 """`upskill-runs`: the tree of Hugging Face's upskill, which its own `upskill runs` reads.
 
-A run there is one pass of a model over all cases, with or without the skill. It has no errored trials: ours count as no
+A run there is one pass of a model over all cases, with or without the skill. It has no missing trials: ours count as no
 assertion, and their number and the first error are the run's message.
 """
 
@@ -81,7 +81,7 @@ class _Pass:
             "passed": bool(self.passed) and not self.failed and not self.errored,
             "assertions_passed": self.passed,
             "assertions_total": self.passed + self.failed,
-            "error_message": f"{counted(self.errored, 'trial')} errored: {self.error}"
+            "error_message": f"{counted(self.errored, 'trial')} missing: {self.error}"
             if self.errored
             else None,
         }

@@ -9,9 +9,10 @@ from itertools import product
 from typing import Any
 
 from upskill.authoring.saving.provenance import Provenance, is_fact, sourced_lines
+from upskill.authoring.trigger.metrics import TriggerMetrics
 from upskill.errors import UsageError
 from upskill.reports import json as json_report
-from upskill.reports.numbers import percent
+from upskill.reports.numbers import INVALID, percent
 from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
 from upskill.reports.trial_rows import author_of, finding_row, outcome_row, write_arguments
 from upskill.reports.view import ACTIVATION_CAVEAT, RunView, trigger_metrics, view_of
@@ -20,7 +21,6 @@ from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.evaluation import Evaluation
 from upskill.traces import Step
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.trigger_metrics import TriggerMetrics
 from upskill.version import __version__
 
 MAX_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
@@ -45,59 +45,45 @@ COLUMNS = (
     ),
     *("activated", "turns", "tool_calls"),
 )
-DECISIONS = {  # alone, and against a reference skill
-    "helps": ("helps", "is better with"),
-    "saves": ("saves with", "saves with"),
-    "hurts": ("hurts", "is worse with"),
-    "no effect": ("has no effect on", "makes no difference with"),
-    "undecided": ("is undecided for", "is undecided for"),
-}
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
     """A run without its trials. `document` has the numbers of `--json`."""
     run, plan = evaluation.run, evaluation.run.plan
-    has_reference = evaluation.plan.reference_skill is not None
+    labels = evaluation.plan.labels
+    rounds = max(map(plan.rounds_of, run.models), default=1)
     document, view = json_report.to_dict(evaluation), view_of(evaluation)
     triggered = trigger_metrics(evaluation)
     return {
         "upskill": __version__,
         "document": document,
         "run": {
-            **{
-                name: getattr(run, name) for name in ("id", "skill", "created", "trials", "errored")
-            },
-            **{name: getattr(plan, name) for name in ("agent", "runs")},
-            "runs_each": view.runs,
+            **{name: getattr(run, name) for name in ("id", "skill", "created", "trials")},
+            "missing": run.errored,
+            "agent": plan.agent,
+            "draws": view.draws,
             "description": plan.skill.description,
             "scored": run.passed + run.failed,
-            "seeds": [page_seed(plan.seed + number) for number in range(min(plan.runs, MAX_SEEDS))],
-            "reference_skill": has_reference,
+            "rounds": rounds,
+            "seeds": [page_seed(plan.seed + number) for number in range(min(rounds, MAX_SEEDS))],
             "invalid": evaluation.leaked,
         },
         "names": evaluation.full_names,
         "arms": {arm: view.arms[arm] for arm in plan.arms},
         "headline": _headline(evaluation, view, triggered),
         "conclusions": [_conclude_trigger(metrics, run.skill) for metrics in triggered]
-        or [verdict.conclusion for verdict in view.verdicts],
+        or [verdict.line for verdict in view.verdicts],
         "trigger": [metrics.to_dict() for metrics in triggered],
         "findings": [] if triggered else list(view.findings),
         **{name: list(getattr(view, name)) for name in ("choices", "diagnosis")},
-        "problems": [*filter(None, [view.replayed]), *view.problems],
-        "missing": view.missing_trials,  # one of the problems, but not while the run is in progress
-        "looked": list(view.looks),
-        "looks": {
-            model: [
-                {name: getattr(look, name) for name in ("run", "asked", "asked_by", "decision")}
-                for look in looks.earlier
-            ]
-            for model, looks in evaluation.looks.items()
-        },
+        "caveats": list(view.caveats),
+        "problems": list(view.problems),
+        "not_run": view.not_run,  # one of the problems, but not while the run is in progress
         "authors": view.authors,
         "cases": cases_to_page(evaluation),
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
-        "activity": {model: _activity(evaluation.weighed(model)) for model in run.models},
+        "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
         "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
         "pictures": {  # as SVG that takes its colors from the style of the page
@@ -107,32 +93,33 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
                 "pareto": pareto(document, options),
             }
             for screen, width in WIDTHS.items()
-            for options in [PictureOptions(width=width, style=False, has_reference=has_reference)]
+            for options in [
+                PictureOptions(
+                    width=width, style=False, baseline=labels["baseline"], skill=labels["skill"]
+                )
+            ]
         },
     }
 
 
 def _headline(evaluation: Evaluation, view: RunView, triggered: Sequence[TriggerMetrics]) -> str:
     """The sentence of a single model, or how many models the skill helps; for queries, how it triggers."""
-    verdicts, skill = evaluation.verdicts, evaluation.run.skill
+    skill = evaluation.run.skill
     if len(triggered) == 1 and not evaluation.leaked:
         return _conclude_trigger(triggered[0], skill)
     if triggered and not evaluation.leaked:
         return f"How {skill} triggers with {len(triggered)} models."
     if (
-        len(evaluation.unfinished) == len(verdicts) and not evaluation.leaked
+        len(evaluation.unfinished) == len(view.verdicts) and not evaluation.leaked
     ):  # how many trials have run is said below
-        return f"No verdict yet. {view.verdicts[0].conclusion.partition('. ')[2]}"
-    replayed = "Replayed: " if evaluation.run.plan.replayed else ""
-    if len(verdicts) == 1 or evaluation.leaked:
-        return view.verdicts[0].conclusion
-    counts = Counter[str](verdict.decision for verdict in verdicts)
-    against = evaluation.plan.reference_skill is not None
-    (first, most), *others = [
-        (verbs[against], counts[name]) for name, verbs in DECISIONS.items() if counts[name]
-    ]
-    more = "".join(f", {verb} {count}" for verb, count in others)
-    return f"{replayed}{skill} {first} {most} of {len(verdicts)} models{more}."
+        return f"No verdict on {skill} yet."
+    if evaluation.leaked:
+        return INVALID
+    if len(view.verdicts) == 1:
+        return f"{skill}: {view.verdicts[0].line}"
+    counts = Counter(verdict.decision for verdict in view.verdicts)
+    decisions = ", ".join(f"{decision} ({count})" for decision, count in counts.items())
+    return f"{skill} with {len(view.verdicts)} models: {decisions}"
 
 
 def _conclude_trigger(metrics: TriggerMetrics, skill: str) -> str:
@@ -149,9 +136,9 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
     arms = [arm for arm in evaluation.run.plan.arms if arm not in ("baseline", "skill")]
     control_arms: list[dict[str, Any]] = []
     for model, arm in product(evaluation.run.models, arms):
-        rows = [row for row in evaluation.weighed(model) if row.arm == arm]
+        rows = [row for row in evaluation.outcomes_of(model) if row.arm == arm]
         passed = Counter(row.passed for row in rows)
-        counts = {"passed": passed[True], "failed": passed[False], "errored": passed[None]}
+        counts = {"passed": passed[True], "failed": passed[False], "missing": passed[None]}
         causes = Counter(row.cause for row in rows if row.passed is False and row.cause)
         control_arms.append({"model": model, "arm": arm, **counts, "causes": dict(causes)})
     return control_arms
@@ -159,10 +146,9 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 def cases_to_page(evaluation: Evaluation, most: int = MAX_PROMPT) -> list[dict[str, Any]]:
     """Texts longer than `most` characters are cut and say how long they were."""
-    suite, used = evaluation.run.plan.suite, evaluation.used_cases
+    suite, fresh = evaluation.run.plan.suite, evaluation.fresh
     return [
-        _case(case, suite.source, most) | {"used": case.id in used if used else None}
-        for case in suite.cases
+        _case(case, suite.source, most) | {"seen": case.id not in fresh} for case in suite.cases
     ]
 
 
@@ -184,7 +170,7 @@ def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
 
 
 def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
-    """Trials passed, failed and errored by case, model and arm, in the order of the plan."""
+    """Trials passed, failed and missing by case, model and arm, in the order of the plan."""
     counts = Counter((row.case, row.model, row.arm, row.passed) for row in evaluation.outcomes)
     plan, models = evaluation.run.plan, evaluation.run.models
     return [

@@ -25,7 +25,6 @@ from upskill.reports.html.data import (
     to_json_bytes,
     trial_to_page,
 )
-from upskill.reports.view import replay_note
 from upskill.runs.planning.plan import Result
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.results.reviews import review_rows
@@ -59,7 +58,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     results, trials = context.results if context else None, run.passed + run.failed + run.errored
     report = summary(evaluation)
     if context and context.first_results and trials > MAX_TRIALS:
-        seeds = max(1, evaluation.plan.runs * MAX_TRIALS // trials)
+        seeds = max(1, len(report["run"]["seeds"]) * MAX_TRIALS // trials)
         results, trials = partial(context.first_results, seeds), MAX_TRIALS
         report["run"]["seeds"] = report["run"]["seeds"][:seeds]
     report["reviews"] = [
@@ -70,7 +69,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
         if len(report["conclusions"]) > 1
         else report["conclusions"]
     )
-    lines = [*lines, *filter(None, [replay_note(evaluation.run)])]
+    lines = [*lines, *report["caveats"]]
     plain = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in lines)}</noscript>"
     title, start = f"{report['run']['skill']} · upskill", "startReport(embeddedSource());"
     room = (

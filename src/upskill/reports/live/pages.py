@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Literal, cast
 
 from upskill.errors import UsageError
+from upskill.plain import dict_or_empty
 from upskill.reports.comparison import describe, shown_answers
 from upskill.reports.html.data import trial_row, trial_to_page
 from upskill.reports.pictures import PictureOptions, lift_forest
@@ -22,12 +23,11 @@ from upskill.runs.results.shown import (
     unfinished_models,
 )
 from upskill.runs.results.versions import list_versions
-from upskill.runs.stores import Look, Run, Store
+from upskill.runs.stores import Run, Store
 from upskill.verdicts.outcome import Outcome
 
 RUNS_AT_ONCE = 50
-LOOKS_AT_ONCE = 30  # of a skill, to find its latest decisions
-MAX_RUNS, MAX_LOOKS = 50, 200  # of a skill, the latest
+MAX_RUNS = 50  # of a skill, the latest
 MAX_LINES = 1_500  # of a text that is compared line by line
 MAX_IN_PICTURE = 40  # verdicts
 WIDTHS = (300, 1100)  # of a picture, in px
@@ -43,7 +43,7 @@ State = Literal["running", "done", "ended", "interrupted"]
 def overview(store: Store, before: int | None = None) -> dict[str, Any]:
     runs: list[Run] = []
     while len(runs) <= RUNS_AT_ONCE and (batch := store.latest_runs(RUNS_AT_ONCE + 1, before)):
-        runs += [run for run in batch if not store.is_part(run) or store.is_claimed(run)]
+        runs += [run for run in batch if run.purpose != "search" or store.is_claimed(run)]
         before = batch[-1].number
     return {
         "runs": [run_row(store, run) for run in runs[:RUNS_AT_ONCE]],
@@ -65,14 +65,15 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
     suite = run.plan.suite
     return {
         **{name: getattr(run, name) for name in ("id", "number", "skill", "created", "models")},
-        **{name: getattr(run, name) for name in ("trials", "errored")},
+        "trials": run.trials,
+        "missing": run.errored,
         "scored": run.passed + run.failed,
         "agent": run.plan.agent,
         "cases": len(suite.cases),
         "part": bool(suite.part),
         "other_suite": run.plan.other_suite,
         "against": bool(run.plan.reference_skill),
-        "part_of": part_of(run).replace("`", "") if run.plan.analysis.reported is False else "",
+        "part_of": part_of(run).replace("`", ""),
         "state": _state(store, run, decided=current),
         "tokens": sum(row.tokens for row in progress),
         "cost_usd": None
@@ -84,36 +85,19 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
 
 
 def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
-    looks = {look.model: look for look in store.looks_at(run.id)}
-    current = {model: verdict for model, verdict in current_verdicts(store, run).items() if verdict}
-    through = run.passed + run.failed + run.errored == run.trials
-    without_pairs = {
-        row.model for row in store.progress(run) if through and not row.passed + row.failed
-    }
-    rows: list[dict[str, Any]] = []
-    for model in run.models:
-        if model in looks:
-            rows.append(
-                verdict_row(current.get(model) or looks[model].verdict)
-                | {"replayed": run.plan.replayed}
-            )
-        elif model in without_pairs:  # of which no look is kept
-            rows.append(
-                verdict_row(
-                    {"model": model, "decision": "undecided", "reason": "errors", "pairs": 0}
-                )
-            )
-    return rows, bool(rows) and looks.keys() <= current.keys() and len(rows) == len(run.models)
+    """As they were last shown, and whether they would be the same today."""
+    shown = {str(verdict["model"]): verdict for verdict in run.plan.analysis.kept.verdicts}
+    rows = [verdict_row(shown[model]) for model in run.models if model in shown]
+    return rows, bool(rows) and current_verdicts(store, run).keys() >= {*run.models}
 
 
 def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """A verdict in one line, with the keys of `--json`."""
-    arms = {arm: verdict.get(arm, {}).get("pass_rate") for arm in ("baseline", "skill")}
-    named = {
-        name: verdict.get(name)
-        for name in ("model", "decision", "reason", "lift", "interval", "pairs", "these_cases")
-    }
-    return {**named, **arms}
+    names = ("model", "decision", "about", "reason", "lift", "interval", "level", "pairs")
+    row = {name: verdict.get(name) for name in (*names, "other", "caveats")}
+    for arm in ("baseline", "skill"):
+        row[arm] = dict_or_empty(verdict.get(arm)).get("pass_rate")
+    return row
 
 
 def _state(store: Store, run: Run, *, decided: bool) -> State:
@@ -131,65 +115,44 @@ def skill_verdicts(store: Store, name: str, visible_hash: str = "") -> list[dict
 
     `visible_hash`: of the version whose verdicts come before those of others on the same suite.
     """
-    looks = store.latest_looks(name, LOOKS_AT_ONCE)
-    runs = {
-        run: stored
-        for run in dict.fromkeys(look.run for look in looks)
-        if (stored := _stored(store, run))
-    }
-    latest: dict[str, tuple[Look, str]] = {}
+    latest: dict[str, tuple[Run, Mapping[str, Any]]] = {}
     ranks: dict[str, tuple[bool, bool, bool]] = {}
-    for look in looks:
-        if run := runs.get(look.run):
-            limits = limits_of(run, look.decision)
-            is_own, is_whole = rank_of(run, look.decision)
+    for run in islice(store.runs(name, newest_first=True, listed=True), MAX_RUNS):
+        for verdict in run.plan.analysis.kept.verdicts:
+            model = str(verdict["model"])
+            is_own, is_whole = rank_of(run, str(verdict["decision"]))
             rank = is_own, run.plan.skill.visible_hash == visible_hash, is_whole
-            if look.model not in latest or rank > ranks[look.model]:
-                latest[look.model], ranks[look.model] = (look, limits), rank
-    newest = max(
-        (look for look, limits in latest.values() if not limits),
-        key=lambda look: look.number,
-        default=None,
-    )
+            if model not in latest or rank > ranks[model]:
+                latest.pop(model, None)  # so that models of one run stay in its order
+                latest[model], ranks[model] = (run, verdict), rank
+    shown = sorted(latest.values(), key=lambda pair: -pair[0].number)
+    limits = [limits_of(run, str(verdict["decision"])) for run, verdict in shown]
+    newest = next((run for (run, _), of in zip(shown, limits, strict=True) if not of), None)
     rows: list[dict[str, Any]] = []
-    for look, limits in sorted(
-        latest.values(), key=lambda pair: (-runs[pair[0].run].number, pair[0].number)
-    ):
-        is_named = ranks[look.model][1]
-        older = (
-            not limits
-            and not is_named
-            and newest is not None
-            and look.skill_hash != newest.skill_hash
-        )
-        of = "an older version of the skill" if older else limits
-        source = {"run": look.run, "of": of, "other_suite": runs[look.run].plan.other_suite}
-        rows.append(verdict_row(look.verdict) | source | {"replayed": runs[look.run].plan.replayed})
+    for (run, verdict), of in zip(shown, limits, strict=True):
+        text = run.plan.skill.visible_hash
+        is_older = newest is not None and text not in (visible_hash, newest.plan.skill.visible_hash)
+        source = {
+            "run": run.id,
+            "of": "an older version of the skill" if is_older and not of else of,
+            "other_suite": run.plan.other_suite,
+        }
+        rows.append(verdict_row(verdict) | source)
     return rows
-
-
-def _stored(store: Store, run: str) -> Run | None:
-    try:
-        stored = store.run(run)
-    except UsageError:  # deleted: its looks still count
-        return None
-    return stored if stored.id == run else None
 
 
 def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any] | None:
     """The versions of the latest runs, oldest first, with the last verdict per model; None: no such skill."""
     versions: dict[str, dict[str, Any]] = {}
-    known: dict[str, tuple[dict[str, Any], Run]] = {}
     names = {
         version.fingerprint: f"v{number}"
         for number, version in enumerate(list_versions(store, name), start=1)
     }
     every = store.runs(name, newest_first=True)
-    only_parts = names.keys() - {
-        run.plan.skill.visible_hash for run in store.runs(name, whole=True)
-    }
+    listed = {run.plan.skill.visible_hash for run in store.runs(name, listed=True)}
+    only_parts = names.keys() - listed
     runs = (
-        run for run in every if run.plan.skill.visible_hash in only_parts or not store.is_part(run)
+        run for run in every if run.plan.skill.visible_hash in only_parts or run.purpose != "search"
     )
     latest = list(islice(runs, MAX_RUNS))
     older = sum(1 for _ in runs)
@@ -200,21 +163,18 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
             {"hash": skill.visible_hash[:8], "tokens": skill.tokens, "runs": 0, "verdicts": {}},
         )
         version |= {"latest": run.id, "created": run.created, "runs": version["runs"] + 1}
-        known[run.id] = (version, run)
+        for verdict in run.plan.analysis.kept.verdicts:
+            model, rank = str(verdict["model"]), rank_of(run, str(verdict["decision"]))
+            before = version["verdicts"].get(model)
+            if before and rank < (not before["other_suite"], not before["of"]):
+                continue
+            of = limits_of(run, str(verdict["decision"]))
+            source = {"of": of, "other_suite": run.plan.other_suite}
+            version["verdicts"][model] = verdict_row(verdict) | source
     if next(store.runs(name), None) is None:
         return None
     for visible_hash, version in versions.items():
         version["name"] = names.get(visible_hash, version["hash"])  # no version: part of a search
-    for look in reversed(store.latest_looks(name, MAX_LOOKS)):
-        if look.run not in known or not look.verdict:
-            continue
-        version, run = known[look.run]
-        before = version["verdicts"].get(look.model)
-        if before and rank_of(run, look.decision) < (not before["other_suite"], not before["of"]):
-            continue
-        source = {"of": limits_of(run, look.decision), "other_suite": run.plan.other_suite}
-        source |= {"replayed": run.plan.replayed, "level": look.verdict["level"]}
-        version["verdicts"][look.model] = verdict_row(look.verdict) | source
     rows = [
         row | {"model": f"{version['name']} {model}"}
         for model in sorted(
@@ -256,7 +216,7 @@ def line_diff(before: str, after: str) -> list[list[Any]]:
 
 def pair_to_compare(store: Store, skill: str, before: str, after: str) -> list[str]:
     """The latest two runs that can be compared, else the latest two; `before`, `after`: a run, or a version's hash."""
-    runs = list(islice(store.runs(skill or None, newest_first=True, whole=True), MAX_RUNS))
+    runs = list(islice(store.runs(skill or None, newest_first=True, listed=True), MAX_RUNS))
     befores, afters = (
         [run for run in runs if name in ("", run.id, run.plan.skill.visible_hash[:8])]
         for name in (before, after)

@@ -45,6 +45,7 @@ from upskill.reports.live.pages import (
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.results.reviews import MAX_NOTE, review_rows
+from upskill.runs.results.shown import mark_shown
 from upskill.runs.stores import Review, Run, Store
 from upskill.runs.stores.rows import FeedbackVerdict
 
@@ -258,7 +259,9 @@ class Summaries:
         return computed
 
     def _read(self, run: str) -> bytes:
-        return to_json_bytes(summary(evaluation_of(self._store, self._store.run(run))))
+        found = self._store.run(run)
+        mark_shown(self._store, found)
+        return to_json_bytes(summary(evaluation_of(self._store, found)))
 
     def close(self) -> None:
         for task in list(self._tasks.values()):

@@ -16,7 +16,7 @@ from upskill.reports.pictures.svg import (
     mark,
     text_width,
 )
-from upskill.verdicts.advice import decision_in_words, signed_points
+from upskill.verdicts.line import decision_in_words, signed_points
 
 NARROW = 600  # px; below it a row takes two lines
 HEAD = 26  # px: how high the heading of a group is
@@ -38,11 +38,7 @@ def lift_by_group(
     drawing = Drawing("forest", title, options)
     levels = sorted({f"{100 * model['level']:.4g}%" for model in models}) or ["95%"]
     interval = levels[0] if len(levels) == 1 else f"{levels[0]} to {levels[-1]}"
-    adds = (
-        "that this skill adds to the reference skill"
-        if options.has_reference
-        else "that the skill adds"
-    )
+    adds = f"that the skill adds to the {options.baseline}"
     drawing.heading({"models": models}, f"Points of pass rate {adds}, with the {interval} interval")
     _Forest(drawing, models).draw(groups)
     decisions = dict.fromkeys(model["decision"] for model in models)
@@ -52,7 +48,7 @@ def lift_by_group(
 
 def _value(model: Model) -> str:
     pairs = counted(model["pairs"], "pair")
-    decision = decision_in_words(model["decision"], model["reason"], model.get("replayed"))
+    decision = decision_in_words(model)
     if model["lift"] is None:
         return f"{decision}: no lift, {pairs}"
     interval = "" if model["interval"] is None else f" ({interval_in_points(_ends(model))})"

@@ -24,12 +24,7 @@ def pass_rates(document: Mapping[str, Any], options: PictureOptions | None = Non
     options = options or PictureOptions()
     models: list[dict[str, Any]] = document["models"]
     name = document["skill"]["name"]
-    title = (
-        f"Pass rates of {name} and the reference skill"
-        if options.has_reference
-        else f"Pass rates with and without {name}"
-    )
-    drawing = Drawing("bars", title, options)
+    drawing = Drawing("bars", f"Pass rates of {name}, beside the {options.baseline}", options)
     drawing.heading(document, "Share of trials that passed")
     legend(
         drawing, [(options.baseline, swatch("bar-baseline")), (options.skill, swatch("bar-skill"))]

@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 import regex
 
-from upskill.reports.numbers import percent
+from upskill.reports.numbers import INVALID, percent
 from upskill.reports.pictures.colors import style
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import INVALID
-from upskill.verdicts.verdict import ISOLATION
+from upskill.verdicts.verdict import Reason
 
 TEXT, SMALL = 12, 11  # px; nothing is smaller
 MAX_TEXT = 2_000  # characters of a text that is kept whole in a tooltip or a description
@@ -70,16 +69,9 @@ class PictureOptions:
     style: bool = (
         True  # off if the page around it has `style()`, as its Content-Security-Policy may require
     )
-    has_reference: bool = False  # the skill is compared with a reference skill
+    baseline: str = "baseline"  # the labels of the arms
+    skill: str = "with skill"
     notes: Sequence[str] = ()  # shown below, for example that a run is not finished
-
-    @property
-    def baseline(self) -> str:
-        return "reference skill" if self.has_reference else "baseline"
-
-    @property
-    def skill(self) -> str:
-        return "this skill" if self.has_reference else "with skill"
 
 
 @dataclass
@@ -107,20 +99,17 @@ class Drawing:
         for line in wrap(subtitle, self.width):
             self.text(0, self.height + 13, line, "muted")
             self.height += 17
-        if any(model["reason"] == ISOLATION for model in document["models"]):
+        if any(model["reason"] == Reason.ISOLATION for model in document["models"]):
             for line in wrap(INVALID, self.width, bold=True):
                 self.text(0, self.height + 14, line, bold=True)
                 self.height += 17
             self.words.append(INVALID)
-        for replayed in dict.fromkeys(
-            str(model.get("replayed") or "") for model in document["models"]
-        ):
-            if not replayed:
-                continue
-            for line in wrap(f"This run is {replayed}", self.width):
+        caveats = (str(line) for model in document["models"] for line in model["caveats"])
+        for caveat in dict.fromkeys(caveats):
+            for line in wrap(caveat, self.width):
                 self.text(0, self.height + 13, line, "muted")
                 self.height += 17
-            self.words.append(f"This run is {replayed}.")
+            self.words.append(caveat)
         self.height += 8
 
     def add(self, tag: str, classes: str = "", content: str = "", /, **attributes: object) -> None:

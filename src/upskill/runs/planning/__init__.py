@@ -3,5 +3,7 @@
 - `plan`: Plan, Trial, Result; `make_plan` makes a plan from `PlanOptions`
 - `stored_plan`: StoredPlan, what a store keeps of a plan
 - `options`: options of all verbs that call models
-- `estimate`: what trials will cost; `sample_size`: how many cases and runs it takes to see a lift
+- `draws`: how often a student answers each case, and at which temperature
+- `forecast`: what a suite can decide about a skill
+- `estimate`: what trials will cost
 """

@@ -11,9 +11,10 @@ from upskill.agents import Bounds
 from upskill.models import CacheMode, ModelContext
 from upskill.models.ledger import Ceilings
 from upskill.options import option
+from upskill.runs.planning.draws import REPEATS
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import EXECUTORS, Executor, Resources
-from upskill.runs.stores import Store, find_store, is_url, open_store
+from upskill.runs.stores import Store, is_url, open_store
 from upskill.settings import DEFAULT_STORE, Settings
 from upskill.skills.agent_specs import REAL_AGENTS
 
@@ -79,20 +80,15 @@ class CommonOptions:
     def ceilings(self) -> Ceilings:
         return Ceilings(self.max_cost, self.settings.max_tokens, self.settings.max_calls)
 
-    def open_store(self, skill: str = "") -> Store:
-        """In memory where runs are not kept, with earlier looks at the skill."""
-        if self.keeps_runs:
-            store = open_store(self.store_location)
-            ignore = self.runs_folder / ".gitignore"
-            # Only where nobody named the folder: one that was named may be meant to be committed.
-            if self.store_location == DEFAULT_STORE and not ignore.exists():
-                ignore.write_text("*\n", encoding="utf-8")
-            return store
-        store = open_store(None)
-        if skill and (existing := find_store(self.store_location)):
-            with existing:
-                for look in existing.looks(skill):
-                    store.add_look(look)
+    def open_store(self) -> Store:
+        """In memory where runs are not kept."""
+        if not self.keeps_runs:
+            return open_store(None)
+        store = open_store(self.store_location)
+        ignore = self.runs_folder / ".gitignore"
+        # Only where nobody named the folder: one that was named may be meant to be committed.
+        if self.store_location == DEFAULT_STORE and not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
         return store
 
     def open_executor(self) -> Executor:
@@ -119,7 +115,7 @@ class StudentOptions(CommonOptions):
     """How a student is run."""
 
     default_bounds: ClassVar[Bounds] = Bounds()
-    default_repeats: ClassVar[int] = 1
+    default_repeats: ClassVar[int] = REPEATS
 
     base_url: str = option(
         "--base-url",
@@ -145,7 +141,7 @@ class StudentOptions(CommonOptions):
     repeats: int | None = option(
         "--repeats",
         default=None,
-        help="How many times to run each case.",
+        help="Draws of each case in each arm. A student that always gives the same answer draws once.",
         metavar="N",
         minimum=1,
         maximum=MAX_REPEATS,
@@ -186,15 +182,19 @@ class MeasureOptions(StudentOptions):
         metavar="N",
         show_default=True,
     )
-    fresh: bool = option(
-        "--fresh", default=False, help="Start over, even if this plan has stored results."
+    redraw: bool = option(
+        "--redraw",
+        default=False,
+        help="Draw as many rounds again as are stored; all of them count.",
     )
 
     @property
     def cache_mode(self) -> CacheMode:
-        if not self.settings.cache:
-            return "off"
-        return "refresh" if self.fresh else "use"
+        return "use" if self.settings.cache else "off"
+
+    @property
+    def tolerated_share(self) -> float:
+        return self.settings.tolerance / 100
 
 
 def choose_students(

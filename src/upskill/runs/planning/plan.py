@@ -1,13 +1,13 @@
-"""A Trial is one model x one case x one arm x one seed: the unit of work, and the only thing that costs money."""
+"""A Trial is one model x one case x one arm x one draw: the unit of work, and the only thing that costs money."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any, Literal
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
@@ -18,25 +18,19 @@ from upskill.errors import UsageError
 from upskill.models import Address, RequestHash
 from upskill.models.addresses import identity_of, resolve
 from upskill.models.keys import find_keys
-from upskill.plain import canonical, counted, dict_or_empty, digest, digest_text, listed, short
+from upskill.plain import canonical, counted, digest, digest_text, listed, short
+from upskill.runs.planning.draws import REPEATS, TEMPERATURE, DrawRules, seed_of
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
-from upskill.suites.near_duplicates import (
-    case_identity,
-    group_near_duplicates,
-    plain_text,
-    shared_cases,
-)
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause, Outcome
 
 DEFAULT_OUTPUT_TOKENS = 4096
 LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
 Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
-SAMPLED = 0.7  # the temperature of repeated runs: greedy ones would only be the same answer again
+SAMPLED = TEMPERATURE
 REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `baseline_repeat`
-USED_KEY = "tuned"  # in the metadata of skill_meta.json: the cases that a search used
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
@@ -59,7 +53,11 @@ class Trial:
     model: str
     case: str
     arm: Arm
-    seed: int
+    seed: int  # of its round: both arms of a round have the same one
+
+
+# What a run is for: `eval` gives verdicts; a search compares candidates, and its runs are not listed.
+Purpose = Literal["eval", "search", "gate", "trigger"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +84,10 @@ class Plan:
     suite: Suite
     models: tuple[Address, ...]
     arms: tuple[Arm, ...] = BOTH_ARMS
-    runs: int = 1
-    seed: int = 0
+    runs: int = 1  # rounds; an exact student has one
+    seed: int = 0  # of the first round
     agent: str = "chat"
-    temperature: float | None = 0.0
+    temperature: float | None = None  # that was stated; None: what is usual for each student
     max_output_tokens: int = 4096
     limit_is_stated: bool = False  # someone chose that limit, so embedded models keep to it too
     judge: Address | None = None
@@ -99,9 +97,17 @@ class Plan:
     distractors: tuple[Skill, ...] = ()  # on offer in every arm of an agent that acts
     bounds: Bounds = field(default_factory=Bounds)  # of an agent that acts
     sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
+    purpose: Purpose = "eval"
+    rounds: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # of models that have other numbers of rounds
+    from_cache: frozenset[str] = frozenset()  # models whose servers answer from a cache
+    dropped: tuple[str, ...] = ()  # cases that earlier runs of this suite had
+    shuffle: int = 0  # the seed of the order in which the trials of a round run
     replay: str = ""  # a hash of the recorded replies that it is played from; no part of a trial
     replay_of: tuple[str, str] | None = None  # then: the run that was recorded, and when it began
     replay_source: ReplaySource | None = None  # then: the file
+    recorded_salt: str = ""  # then: the salt of that run
     recorded_keys: Mapping[Trial, str] = field(
         default_factory=dict[Trial, str]
     )  # then: the keys that trials had
@@ -114,6 +120,19 @@ class Plan:
         if arm == "skill":
             return self.skill
         return self._placebo if arm == "placebo" else self.reference_skill
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What people read for each arm."""
+        baseline, skill = "baseline", "with skill"
+        if self.reference_skill:
+            baseline, skill = "reference skill", "this skill"
+        return {
+            "baseline": baseline,
+            "skill": skill,
+            "placebo": "placebo",
+            "baseline_repeat": "A/A control",
+        }
 
     @cached_property
     def acts(self) -> bool:
@@ -128,27 +147,53 @@ class Plan:
     def addresses(self) -> dict[str, Address]:
         return {address.name: address for address in self.models}
 
+    @cached_property
+    def draws(self) -> dict[str, DrawRules]:
+        """How each student answers, by its name."""
+        return {
+            address.name: DrawRules(
+                address, self.agent, self.temperature, address.name in self.from_cache
+            )
+            for address in self.models
+        }
+
+    def is_exact(self, model: str) -> bool:
+        return self.draws[model].is_exact
+
+    @property
+    def exact(self) -> frozenset[str]:
+        return frozenset(filter(self.is_exact, self.addresses))
+
+    def rounds_of(self, model: str) -> int:
+        return self.draws[model].rounds(self.rounds.get(model, self.runs))
+
+    def seeds_of(self, model: str) -> range:
+        return range(self.seed, self.seed + self.rounds_of(model))
+
     @property
     def seeds(self) -> range:
-        return range(self.seed, self.seed + self.runs)
+        """Of all rounds that any model has."""
+        return range(self.seed, self.seed + max(map(self.rounds_of, self.addresses), default=0))
 
     def __len__(self) -> int:
-        return len(self.models) * len(self.arms) * self.runs * len(self.suite.cases)
+        rounds = sum(map(self.rounds_of, self.addresses))
+        return rounds * len(self.arms) * len(self.suite.cases)
 
     def trials(self) -> Iterator[Trial]:
-        """Every trial, in the order they run.
+        """Every trial, in the order they run: round by round, and in a round all arms and cases in random order.
 
-        The arms of a case go together, so a run that is cut short still has pairs. An embedded model runs arm by arm,
-        so its servers share a beginning; a trial of each skill comes first, to be read while others do the baseline.
+        An embedded model runs arm by arm, so its servers share a beginning; a trial of each skill comes first, to be
+        read while others do the baseline.
         """
         for address in self.models:
+            model, seeds = address.name, self.seeds_of(address.name)
             if address.provider != "local":
-                in_order = product(self.seeds, self.suite.cases, self.arms)
-                yield from (Trial(address.name, case.id, arm, seed) for seed, case, arm in in_order)
+                for seed in seeds:
+                    yield from self._shuffled_round(model, seed)
                 continue
             by_arm = [
-                Trial(address.name, case.id, arm, seed)
-                for arm, seed, case in product(self.arms, self.seeds, self.suite.cases)
+                Trial(model, case.id, arm, seed)
+                for arm, seed, case in product(self.arms, seeds, self.suite.cases)
             ]
             first = [
                 trial
@@ -157,36 +202,46 @@ class Plan:
             ]
             yield from (*first, *(trial for trial in by_arm if trial not in first))
 
+    def _shuffled_round(self, model: str, seed: int) -> list[Trial]:
+        pairs = product(self.suite.cases, self.arms)
+        trials = [Trial(model, case.id, arm, seed) for case, arm in pairs]
+        Random(f"{self.shuffle} {seed}").shuffle(trials)  # noqa: S311 - an order, no secret
+        return trials
+
     def key(self, trial: Trial) -> str:
         """A hash of everything that defines a trial: with equal keys, a result can be reused."""
-        before, after = self._questions[trial.model, trial.case]
-        return digest_text(
-            f"[{self._settings},{self._arms[trial.arm]},{before},{trial.seed}{after}]"
-        )
+        return self.key_beside(trial, self.salt)
 
-    def draw_key(self, trial: Trial) -> str:
-        """A hash of what the student is asked: however it is checked, another answer is another draw of the same."""
-        return digest_text(
-            f"[{self._asked[trial.model, trial.case]},{self._arms[trial.arm]},{trial.seed}]"
-        )
+    def key_beside(self, trial: Trial, salt: str) -> str:
+        """The key that a trial had, or would have, in a run with this salt."""
+        before, after = self._questions[trial.model, trial.case]
+        settings, arm = self._settings[trial.model], self._arms[trial.arm]
+        drawn = "" if self.draws[trial.model].is_deterministic else f",{salt}"
+        return digest_text(f"[{settings},{arm},{before},{trial.seed}{after}{drawn}]")
 
     @cached_property
-    def _asked(self) -> dict[tuple[str, str], str]:
-        settings = canonical([self.agent, self.temperature])
-        visible = {
-            case.id: digest(
-                [
-                    plain_text(case.prompt),
-                    {path: plain_text(text) for path, text in case.files.items()},
-                    *([dict(case.mcp_servers)] if case.mcp_servers else []),
-                ]
-            )
-            for case in self.suite.cases
-        }
-        return {
-            (model, case): f"{settings},{self._models[model]},{visible[case]}"
-            for model, case in product(self.addresses, visible)
-        }
+    def salt(self) -> str:
+        """A hash of what makes a draw new beside its round: all texts that it is drawn beside, the part of the suite
+        and the purpose. No answer of a deterministic student depends on these."""
+        if self.recorded_salt:
+            return self.recorded_salt
+        part = self.suite.part.chosen if self.suite.part else ""
+        made_of = [sorted(self._arms.values()), part, self.purpose]
+        # Draws that chose the cases are in no verdict.
+        return digest([*made_of, self.dropped] if self.dropped else made_of)
+
+    @property
+    def replays_old_file(self) -> bool:
+        """Its replies were recorded when seeds had no salt and every student was sent a temperature."""
+        return bool(self.replay) and not self.recorded_salt
+
+    def request_seed(self, trial: Trial) -> int:
+        """What a server gets. It decides which stored reply fits, so a new draw has another one."""
+        # The baseline run again must be another draw: with the same seed it would be the same answer.
+        again = trial.arm == "baseline_repeat"
+        if self.draws[trial.model].is_deterministic or self.replays_old_file:
+            return trial.seed + REPEAT_SEED_OFFSET if again else trial.seed
+        return seed_of(trial.seed, self.salt, trial.arm if again else "")
 
     @cached_property
     def _questions(self) -> dict[tuple[str, str], tuple[str, str]]:
@@ -216,22 +271,16 @@ class Plan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the set of trials: two plans with the same one are the same run."""
+        """A hash of all but the number of rounds: two plans with the same one are the same run, which may grow."""
         # Of what the trials are made from: their keys may be hundreds of thousands.
         questions = sorted("".join(parts) for parts in self._questions.values())
-        part = [self.suite.part] if self.suite.part else []
         replay = [f"replay {self.replay}"] if self.replay else []
-        return digest(
-            [
-                self._settings,
-                sorted(self._arms.values()),
-                questions,
-                self.seed,
-                self.runs,
-                *part,
-                *replay,
-            ]
-        )
+        return digest([self.setup, questions, *replay])
+
+    @cached_property
+    def setup(self) -> str:
+        """A hash of what the draws of a skill have in common, whatever the cases and the models."""
+        return digest([self._common_settings(self.temperature), self.salt, self.seed])
 
     def canary(self, trial: Trial) -> str:
         return canary_for(self.recorded_keys.get(trial) or self.key(trial))
@@ -241,12 +290,18 @@ class Plan:
         return frozenset(self.canary(trial) for trial in self.trials() if self.skill_of(trial.arm))
 
     @cached_property
-    def _settings(self) -> str:
+    def _settings(self) -> dict[str, str]:
+        """By model: the part of a key that all its trials share."""
+        return {
+            model: self._common_settings(draws.temperature) for model, draws in self.draws.items()
+        }
+
+    def _common_settings(self, temperature: float | None) -> str:
         agent: Agent = AGENTS.load(self.agent)()
         settings: list[Any] = [
             GENERATION,
             [self.agent, agent.version] if isinstance(agent, ExternalAgent) else self.agent,
-            self.temperature,
+            temperature,
             self.max_output_tokens,
             self.limit_is_stated,
             self.judge and [self.judge, *identity_of(self.judge)],
@@ -283,35 +338,6 @@ class Plan:
             identities[case.id] = canonical(identity)[1:-1]
         return identities
 
-    @cached_property
-    def twins(self) -> dict[str, str]:
-        """Cases that ask nearly the same, each with the first of them: they count as one."""
-        return group_near_duplicates(self.suite.cases)
-
-    @cached_property
-    def used_cases(self) -> frozenset[str]:
-        """The cases that a search used to choose the skill: it may do worse on others."""
-        used = dict_or_empty(read_metadata(self.skill).get(USED_KEY))
-        before = {case: str(identity) for case, identity in used.items()}
-        cases = shared_cases(before, {case.id: case_identity(case) for case in self.suite.cases})
-        first = {
-            self.twins.get(case, case) for case in cases
-        }  # a near-duplicate tells nothing else
-        return frozenset(
-            case.id
-            for case in self.suite.cases
-            if first and self.twins.get(case.id, case.id) in first
-        )
-
-
-def read_metadata(skill: Skill) -> dict[str, Any]:
-    """From its skill_meta.json, without what cites its sources; empty if that cannot be read."""
-    try:
-        stored = dict_or_empty(json.loads(skill.read("skill_meta.json") or "{}"))
-    except (ValueError, RecursionError):
-        return {}
-    return dict_or_empty(stored.get("metadata"))
-
 
 def fitting_limit(case: Case, *, acts: bool) -> int:
     """In tokens: what a good answer takes as far as the case tells, but room for a few sentences at least.
@@ -335,17 +361,18 @@ def fitting_limit(case: Case, *, acts: bool) -> int:
 
 def task_of(plan: Plan, trial: Trial) -> Task:
     case = plan.suite.by_id[trial.case]
-    # The baseline run again must be another draw: with the same seed it would be the same answer.
-    seed = trial.seed + REPEAT_SEED_OFFSET if trial.arm == "baseline_repeat" else trial.seed
     skill = plan.skill_of(trial.arm)
     if skill is not None and plan.acts:
         skill = plant_canary(skill, plan.canary(trial))
+    temperature = plan.draws[trial.model].temperature
+    if temperature is None and plan.replays_old_file:
+        temperature = plan.temperature
     return Task(
         case.prompt,
         case.files,
         skill,
-        seed,
-        plan.temperature,
+        plan.request_seed(trial),
+        temperature,
         plan.output_limit(trial),
         plan.distractors if plan.acts else (),
         plan.bounds,
@@ -383,12 +410,9 @@ class Result:
     cause: Cause | Literal[""] = (
         ""  # of a failure: why there was no answer that could pass; or `verbose`, `judge`
     )
-    earlier: Usage = NO_USAGE  # what errored tries of it cost the student, on top
     asked: tuple[RequestHash, ...] = ()  # what the student and the judge were asked, as hashes
-    redraws: Mapping[str, int] = field(
-        default_factory=dict[str, int]
-    )  # its failed draws so far, by reason
-    hashed_as: int = 0  # the `answer_hash`, where the trace was left out
+    # False: an error before the student can have been asked, or one that leaves its answer to be graded later.
+    is_final: bool = True
 
     def __repr__(self) -> str:
         how = {True: "passed", False: "failed", None: f"errored: {short(self.error)}"}[self.passed]
@@ -430,31 +454,15 @@ class Result:
             self.bug,
             self.cause,
             self.trace.model if self.trace else "",
-            answer=self.answer_hash,
-            redraws=sum(self.redraws.values()),
         )
-
-    @property
-    def answer_hash(self) -> int:
-        """Of all that the student said and did, not of what came back: equal where a repeat is only a copy."""
-        if self.hashed_as:
-            return self.hashed_as
-        steps = self.trace.steps if self.trace else ()
-        done = [
-            [step.kind, step.text, step.tool, step.arguments]
-            for step in steps
-            if step.kind not in ("system", "user")
-        ]
-        return int(digest(done)[:15], 16) if done else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """How a skill is put to the test. Without a temperature, one run is greedy (0), several runs or controls are
-    sampled (0.7): a greedy answer repeated would only be the same answer again."""
+    """How a skill is put to the test. Without a number of runs or a temperature, students have theirs (`draws`)."""
 
     base_url: str = ""  # an OpenAI-compatible server that every model is asked at
-    runs: int = 1  # how often each case is run
+    runs: int | None = None  # how often each case is run
     seed: int = 0
     temperature: float | None = None
     max_output_tokens: int | None = None  # goes before the limits that a suite and its cases state
@@ -497,9 +505,10 @@ def make_plan(
             f"{'controls need' if options.controls else 'a reference skill needs'} a baseline",
             "Drop --no-baseline.",
         )
-    if options.runs < 1:
+    runs = REPEATS if options.runs is None else options.runs
+    if runs < 1:
         raise UsageError("repeats must be at least 1")
-    if not LOWEST_SEED <= options.seed <= HIGHEST_SEED - options.runs:
+    if not LOWEST_SEED <= options.seed <= HIGHEST_SEED - runs:
         raise UsageError(
             f"{options.seed} is not a valid seed", "Use an integer of at most 63 bits."
         )
@@ -534,7 +543,6 @@ def make_plan(
             f"{suite.source}: {cases} a judge",
             "Choose one with --judge, for example --judge sonnet.",
         )
-    usual = 0.0 if options.runs == 1 and not options.controls else SAMPLED
     limit = options.max_output_tokens or suite.max_output_tokens
     if options.max_output_tokens:
         suite = replace(
@@ -546,14 +554,11 @@ def make_plan(
         skill,
         suite,
         addresses,
-        arms=(
-            *(BOTH_ARMS if options.baseline else ("skill",)),
-            *(CONTROLS if options.controls else ()),
-        ),
-        runs=options.runs,
+        arms=_arms_of(suite, options),
+        runs=runs,
         seed=options.seed,
         agent=options.agent,
-        temperature=usual if options.temperature is None else options.temperature,
+        temperature=options.temperature,
         max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
         limit_is_stated=limit is not None,
         judge=_address(options.judge, keys) if options.judge and judged else None,
@@ -562,6 +567,13 @@ def make_plan(
         bounds=options.bounds,
         sandbox=options.sandbox,
     )
+
+
+def _arms_of(suite: Suite, options: PlanOptions) -> tuple[Arm, ...]:
+    """A part of a suite shows what the skill does on it, and is compared with nothing."""
+    if suite.part is not None or not options.baseline:
+        return ("skill",)
+    return (*BOTH_ARMS, *(CONTROLS if options.controls else ()))
 
 
 def _check_servers(suite: Suite, options: PlanOptions, acting: type[Agent]) -> None:

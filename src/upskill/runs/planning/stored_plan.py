@@ -14,12 +14,13 @@ from pydantic import TypeAdapter
 from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.plain import compact
-from upskill.runs.planning.plan import USED_KEY, Arm, Plan, ReplaySource, read_metadata
+from upskill.runs.planning.draws import DrawRules
+from upskill.runs.planning.plan import Arm, Plan, Purpose, ReplaySource
 from upskill.skills import Skill, SkillFile
+from upskill.skills.seen import add_seen, read_seen
 from upskill.suites import Case, Suite, queries
 from upskill.suites.suite import PATHS_IN_SKILL, Part
-from upskill.verdicts.outcome import Scope
+from upskill.verdicts import TOLERANCE
 
 T = TypeVar("T")
 NOT_FILES = (
@@ -40,14 +41,14 @@ class StoredSkill:
     visible_hash: str = ""
     tokens: int = 0
     body: str = ""
+    text_hash: str = ""  # of what students read, without white space
     meta: str = ""  # its skill_meta.json: where its lines come from
 
     @classmethod
     def of(cls, skill: Skill) -> StoredSkill:
         meta = skill.read("skill_meta.json") or b""
         if len(meta) > MAX_META:  # what a verdict depends on
-            kept = {name: value for name, value in read_metadata(skill).items() if name == USED_KEY}
-            meta = compact({"metadata": kept}).encode()
+            meta = add_seen(b"", read_seen(meta))
         return cls(
             name=skill.name,
             description=skill.description,
@@ -55,6 +56,7 @@ class StoredSkill:
             visible_hash=skill.visible_hash,
             tokens=skill.tokens,
             body=skill.body,
+            text_hash=skill.text_hash,
             meta=meta.decode("utf-8", "replace"),
         )
 
@@ -67,13 +69,13 @@ class StoredSkill:
             self.body,
             {},
             files,
-            hashes=(self.fingerprint, self.visible_hash),
+            hashes=(self.fingerprint, self.visible_hash, self.text_hash),
         )
 
 
 @dataclass(frozen=True, repr=False)
 class _SkillWithHashes(Skill):
-    hashes: tuple[str, str] = ("", "")
+    hashes: tuple[str, str, str] = ("", "", "")
 
     @property
     def fingerprint(self) -> str:
@@ -82,6 +84,10 @@ class _SkillWithHashes(Skill):
     @property
     def visible_hash(self) -> str:
         return self.hashes[1]
+
+    @property
+    def text_hash(self) -> str:
+        return self.hashes[2]
 
 
 def other_suite(source: str, skill: str) -> str:
@@ -108,6 +114,7 @@ class StoredCase:
     held_out: bool = False
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     tags: tuple[str, ...] = ()
+    group: str = ""
     reference: str = ""
     expected_output: str = ""
     evidence: tuple[str, ...] = ()
@@ -168,6 +175,15 @@ class StoredSuite:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptVerdicts:
+    """As reports have shown them, for lists; computed anew where upskill or the trials are others."""
+
+    version: str = ""
+    trials: int = 0  # that were graded
+    verdicts: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Analysis:
     """What reports of a run show besides its results."""
 
@@ -180,11 +196,16 @@ class Analysis:
         default_factory=dict[str, str]
     )  # models that were given up, and why
     warnings: tuple[str, ...] = ()
-    # Whether its verdict is for somebody to look at, and not for a search; None: by a version that did not say.
-    reported: bool | None = None
-    in_experiment: bool = (
-        False  # which runs dozens of parts like this one and reports the result itself
-    )
+    kept: KeptVerdicts = field(default_factory=KeptVerdicts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeResult:
+    """What the probe for a cache found of one model, and what it cost."""
+
+    from_cache: bool
+    tokens: int = 0
+    cost_usd: float | None = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,20 +221,29 @@ class StoredPlan:
     max_output_tokens: int = 4096
     limit_is_stated: bool = False
     judge: Address | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])  # what people read for arms
     reference_skill: str | None = None  # the fingerprint of the skill that the baseline arm had
     distractors: tuple[str, ...] = ()  # names
     bounds: Bounds = field(default_factory=Bounds)
-    twins: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # cases that ask nearly the same as another
     replay: str = ""
     replay_of: tuple[str, str] | None = None
     replay_source: ReplaySource | None = None
+    purpose: Purpose = "eval"
+    rounds: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # of models that have other numbers of rounds
+    from_cache: tuple[str, ...] = ()  # models whose servers answer from a cache
+    dropped: tuple[str, ...] = ()  # cases that earlier runs of its suite had
+    shuffle: int = 0  # the seed of the order in which the trials of a round ran
+    salt: str = ""
+    setup: str = ""  # of the plan: runs with the same one have draws of the same kind
+    exact: tuple[str, ...] = ()  # students that give the same answer however often they are asked
 
     # How it is analyzed.
-    scope: Scope | None = None
-    margin: float = 0.05  # a lift within it counts as none
-    drawn_anew: bool = False  # no trial of it came from another run or a stored reply
+    in_rounds: bool = False  # looked at after each round
+    tolerance: float = TOLERANCE
+    seen: Mapping[str, str] = field(default_factory=dict[str, str])  # case: text first shown with
+    probes: Mapping[str, ProbeResult] = field(default_factory=dict[str, ProbeResult])  # by model
     sandbox: Mapping[str, Any] | None = None  # a SandboxChoice
     analysis: Analysis = field(default_factory=Analysis)
     spent_before: Mapping[str, Any] | None = (
@@ -237,13 +267,21 @@ class StoredPlan:
             max_output_tokens=plan.max_output_tokens,
             limit_is_stated=plan.limit_is_stated,
             judge=plan.judge,
+            labels=plan.labels,
             reference_skill=plan.reference_skill.fingerprint if plan.reference_skill else None,
             distractors=tuple(skill.name for skill in plan.distractors),
             bounds=plan.bounds,
-            twins=plan.twins,
             replay=plan.replay,
             replay_of=plan.replay_of,
             replay_source=plan.replay_source,
+            purpose=plan.purpose,
+            rounds=plan.rounds,
+            from_cache=tuple(sorted(plan.from_cache)),
+            dropped=plan.dropped,
+            shuffle=plan.shuffle,
+            salt=plan.salt,
+            setup=plan.setup,
+            exact=tuple(sorted(plan.exact)),
         )
 
     @classmethod
@@ -260,9 +298,34 @@ class StoredPlan:
         return _without_empty(stored, _PLAN_OPTIONS)
 
     @property
+    def part(self) -> str:
+        """The flags that chose a part of the suite, which gives no verdict; empty for the whole suite."""
+        return self.suite.part.chosen if self.suite.part else ""
+
+    def rounds_of(self, model: str) -> int:
+        return 1 if model in self.exact else self.rounds.get(model, self.runs)
+
+    def trials_of(self, model: str) -> int:
+        return self.rounds_of(model) * len(self.arms) * len(self.suite.cases)
+
+    def describe_draws(self, model: str) -> str:
+        """For the line of a model: "3 draws a case at temperature 0.7"."""
+        address = next(each for each in self.models if each.name == model)
+        rules = DrawRules(address, self.agent, self.temperature, model in self.from_cache)
+        return rules.describe(self.rounds_of(model))
+
+    @property
     def other_suite(self) -> str:
         """Where its suite was read from, if that is not the skill's own suite."""
         return other_suite(self.suite.source, self.skill.name)
+
+    @property
+    def fresh(self) -> frozenset[str]:
+        """Cases no result of which had been shown with another text, or with none."""
+        if self.purpose == "gate":  # `ci` asks about these cases alone
+            return frozenset()
+        text = self.skill.text_hash
+        return frozenset(case for case in self.suite.by_id if self.seen.get(case, text) == text)
 
     @property
     def replayed(self) -> str:
@@ -271,7 +334,7 @@ class StoredPlan:
 
     def to_plan(self) -> Plan:
         """As far as the plan is stored: the skill's text and provenance, nothing of a reference skill."""
-        plan = Plan(
+        return Plan(
             self.skill.to_skill(),
             self.suite.to_suite(),
             self.models,
@@ -285,9 +348,12 @@ class StoredPlan:
             judge=self.judge,
             reference_skill=Skill("", "", "", {}, ()) if self.reference_skill else None,
             bounds=self.bounds,
+            purpose=self.purpose,
+            rounds=self.rounds,
+            from_cache=frozenset(self.from_cache),
+            dropped=self.dropped,
+            shuffle=self.shuffle,
         )
-        vars(plan)["twins"] = dict(self.twins)  # as they were found then
-        return plan
 
 
 # What is not stored where it is empty.
@@ -295,11 +361,15 @@ _CASE_OPTIONS = tuple(
     vars(StoredCase(id="", prompt="")).keys() - {"id", "prompt", "checks", "held_out"}
 )
 _PLAN_OPTIONS = (
-    "twins",
     "replay",
     "replay_of",
     "replay_source",
-    "drawn_anew",
+    "rounds",
+    "from_cache",
+    "exact",
+    "in_rounds",
+    "seen",
+    "probes",
     "analysis",
     "spent_before",
     "began",

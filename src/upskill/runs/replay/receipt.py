@@ -26,36 +26,35 @@ from upskill.models.pool import Models
 from upskill.outputs import whole_file
 from upskill.plain import as_mapping, canonical, counted, dict_or_empty, listed
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
-from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.replay.replay import as_recorded, plan_from
 from upskill.runs.replay.replies import export_replies, model_row, recorded_names
 from upskill.runs.results.evaluation import Evaluation
-from upskill.runs.results.looks import Looks, make_look
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Store, open_store
 from upskill.runs.stores.rows import timestamp
 from upskill.skills import BADGE, CARD, RECEIPT, REPLIES, Skill, SkillFile
+from upskill.skills.seen import without_seen
 from upskill.suites import Suite
 from upskill.suites.suite import PATHS_IN_SKILL
+from upskill.verdicts import TOLERANCE
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Verdict
 from upskill.version import __version__
 
-FORMAT, VERSION = "upskill-receipt", 1
+FORMAT, VERSION = "upskill-receipt", 2
 AT_ONCE = 8  # trials that are graded
 MAX_BYTES = 20_000_000
 # Of a verdict, what does not follow from the answers: prices change, and so do the words of advice.
 DOES_NOT_FOLLOW = (
-    "replayed",
-    "recommendation",
+    "caveats",
+    "add",
     "cost_per_pass",
     "break_even",
     "cost_usd",
     "baseline",
     "skill",
 )
-MUST_SAY = ("model", "decision", "lift", "interval")  # of a verdict
-MARGIN = 0.05  # what every receipt is verified with, whatever its author chose
+MUST_SAY = ("model", "decision", "about", "lift", "interval")  # of a verdict
 SETTINGS = ("agent", "runs", "seed", "temperature", "max_output_tokens")
 
 
@@ -65,7 +64,7 @@ class Claims:
 
     models: list[str]  # that gave the answers
     date: str
-    earlier_looks: int
+    seen: int  # cases of which a result had been shown with another text of the skill
     cost_usd: float | None
 
     @classmethod
@@ -74,7 +73,7 @@ class Claims:
         return cls(
             [model["name"] for model in receipt["models"]],
             receipt["date"],
-            max((len(looks["earlier"]) for looks in receipt["looks"].values()), default=0),
+            len(receipt["seen"]),
             None if None in costs else sum(costs),
         )
 
@@ -85,11 +84,12 @@ class Verified:
 
     receipt: Mapping[str, Any]
     changes: list[str] = field(default_factory=list[str])  # what is not as it was, in words
-    # Computed anew, about tasks like these and with the usual margin; empty where that was impossible.
-    verdicts: list[Verdict] = field(default_factory=list[Verdict])
-    as_run: list[Verdict] = field(
-        default_factory=list[Verdict]
-    )  # with the scope and margin of the run
+    evaluation: Evaluation | None = None  # of the recorded answers; None: that was impossible
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Computed anew."""
+        return self.evaluation.verdicts if self.evaluation else []
 
     @property
     def holds(self) -> bool:
@@ -102,15 +102,10 @@ class Verified:
 
 def terms_of(receipt: Mapping[str, Any]) -> str:
     """What its verdicts rest on beside the usual, in words."""
-    settings = dict_or_empty(receipt.get("settings"))
-    terms = ["on exactly these cases"] if settings.get("scope") == "suite" else []
-    if (margin := settings.get("margin")) != MARGIN:
-        terms.append(
-            f"with a margin of {100 * margin:g} points"
-            if isinstance(margin, int | float)
-            else "with no margin"
-        )
-    return ", ".join(terms)
+    tolerance = dict_or_empty(receipt.get("settings")).get("tolerance")
+    if not isinstance(tolerance, int | float) or tolerance == TOLERANCE:
+        return ""
+    return f"with a tolerance of {100 * tolerance:g} points"
 
 
 def suite_of(skill: Skill, receipt: Mapping[str, Any]) -> str:
@@ -173,11 +168,12 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
             **{name: getattr(plan, name) for name in SETTINGS},
             "arms": plan.arms,
             "bounds": asdict(plan.bounds),
-            "margin": run.plan.margin,
-            "scope": run.plan.scope,
+            "tolerance": run.plan.tolerance,
+            "in_rounds": run.plan.in_rounds,
+            "rounds": {names[model]: rounds for model, rounds in run.plan.rounds.items()},
             "sandbox": run.plan.sandbox,
         },
-        "looks": {names[model]: _looks_to_dict(looks) for model, looks in evaluation.looks.items()},
+        "seen": sorted(plan.suite.by_id.keys() - run.plan.fresh),
         "verdicts": [
             verdict.to_dict() | {"model": names[verdict.model]} for verdict in evaluation.verdicts
         ],
@@ -197,25 +193,13 @@ def _render(content: Mapping[str, Any]) -> bytes:
 
 
 def _hashes(files: tuple[SkillFile, ...]) -> Iterator[tuple[str, str]]:
-    for file in files:
+    for file in filter(None, map(without_seen, files)):
         if file.path not in (RECEIPT, REPLIES, BADGE, CARD):
             kind = "link" if file.link else "run" if file.executable else "file"
             yield (
                 file.path,
                 f"{kind} {hashlib.sha256(file.link.encode() if file.link else file.data).hexdigest()}",
             )
-
-
-def _looks_to_dict(looks: Looks) -> dict[str, Any]:
-    return {
-        "earlier": [
-            {"run": look.run, "asked": look.asked, "decision": look.decision}
-            for look in looks.earlier
-        ],
-        "left_out": None
-        if looks.left_out is None
-        else [asdict(outcome) for outcome in looks.left_out],
-    }
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -272,7 +256,6 @@ async def verify(skill: Skill) -> Verified:
             changes.append(f"suite: case {case!r} {what}")
     try:
         evaluation = await _grade_again(skill, suite, cassette, receipt)
-        usual = _on_usual_terms(evaluation)
         changes += [
             *_other_facts(evaluation.plan, cassette, receipt),
             *_missing_answers(evaluation),
@@ -284,14 +267,7 @@ async def verify(skill: Skill) -> Verified:
         return Verified(receipt, [*changes, f"{RECEIPT}: edited ({error!r})"])
     finally:
         cassette.close()
-    return Verified(receipt, changes, usual.verdicts, evaluation.verdicts)
-
-
-def _on_usual_terms(evaluation: Evaluation) -> Evaluation:
-    """About tasks like these cases, with the usual margin. Who ran in rounds still pays for every look."""
-    run, scope = evaluation.run, evaluation.run.plan.scope
-    plan = replace(run.plan, margin=MARGIN, scope="cases" if scope == "suite" else scope)
-    return replace(evaluation, run=replace(run, plan=plan))
+    return Verified(receipt, changes, evaluation)
 
 
 def _other_facts(plan: Plan, cassette: Cassette, receipt: Mapping[str, Any]) -> Iterator[str]:
@@ -328,15 +304,11 @@ def _address(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _missing_answers(evaluation: Evaluation) -> Iterator[str]:
-    """Who leaves answers out chooses the number. Rounds that were not needed have none."""
+    """Who leaves answers out chooses the number."""
     seen = {(row.model, row.case, row.arm, row.seed) for row in evaluation.outcomes}
-    last: dict[str, int] = {}
-    for row in evaluation.outcomes:
-        last[row.model] = max(row.seed, last.get(row.model, row.seed))
     missing = sum(
         (trial.model, trial.case, trial.arm, trial.seed) not in seen
         for trial in evaluation.plan.trials()
-        if evaluation.run.plan.scope is None or trial.seed <= last.get(trial.model, trial.seed)
     )
     if missing:
         yield f"{REPLIES}: the answers from {counted(missing, 'trial')} are missing"
@@ -377,16 +349,15 @@ async def _grade_again(
 ) -> Evaluation:
     settings = receipt["settings"]
     options = PlanOptions(runs=cassette.settings.runs, keys={})
-    plan = plan_from(
-        make_plan(skill, suite, cassette.students, as_recorded(options, cassette, suite)), cassette
-    )
+    plan = make_plan(skill, suite, cassette.students, as_recorded(options, cassette, suite))
+    plan = replace(plan_from(plan, cassette), rounds=settings["rounds"])
     with open_store(None) as store:
         run, _ = store.start_run(plan, __version__)
         run = store.annotate(
             run,
-            margin=settings["margin"],
-            scope=settings["scope"],
-            analysis=Analysis(reported=True),
+            tolerance=settings["tolerance"],
+            in_rounds=settings["in_rounds"],
+            seen=dict.fromkeys(receipt["seen"], ""),
         )
         models = Models(ModelContext(), replies=store, cassette=cassette)
         slots = asyncio.Semaphore(AT_ONCE)
@@ -402,19 +373,7 @@ async def _grade_again(
         ]
         async with models:
             outcomes = list(await asyncio.gather(*map(grade, recorded)))
-        evaluation = Evaluation(plan, run, outcomes, [], {}, used_cases=plan.used_cases)
-        for model, looks in receipt["looks"].items():
-            own = make_look(plan, run, evaluation.outcomes_of(model), model)
-            left_out = looks["left_out"]
-            evaluation.looks[model] = Looks(
-                tuple(
-                    replace(own, run=look["run"], asked=look["asked"]) for look in looks["earlier"]
-                ),
-                left_out=None
-                if left_out is None
-                else tuple(Outcome(**outcome) for outcome in left_out),
-            )
-    return evaluation
+    return Evaluation(plan, run, outcomes, [], {})
 
 
 def _unlike(now: Mapping[str, Any], was: Mapping[str, Any]) -> list[str]:
@@ -435,12 +394,10 @@ def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterato
             if _unlike(now[arm], was[arm]):
                 passed = f"{was[arm]['passed']} of {was[arm]['passed'] + was[arm]['failed']}"
                 scored = now[arm]["passed"] + now[arm]["failed"]
-                errored = (
-                    f", {counted(now[arm]['errored'], 'trial')} errored"
-                    if now[arm]["errored"]
-                    else ""
-                )
-                yield f"{verdict.model}, {arm}: {passed} passed, now {now[arm]['passed']} of {scored}{errored}"
+                missing = ""
+                if now[arm]["missing"]:
+                    missing = f", {counted(now[arm]['missing'], 'trial')} missing"
+                yield f"{verdict.model}, {arm}: {passed} passed, now {now[arm]['passed']} of {scored}{missing}"
         if different := _unlike(now, was):
             values = "; ".join(f"{name} was {was[name]}, now {now[name]}" for name in different[:3])
             yield f"{verdict.model}: {values}"

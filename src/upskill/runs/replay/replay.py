@@ -69,6 +69,8 @@ def plan_from(plan: Plan, cassette: Cassette) -> Plan:
         replay_of=(was.run, was.created),
         replay_source=source,
         recorded_keys=keys,
+        recorded_salt=was.salt,
+        from_cache=frozenset(was.from_cache) & plan.addresses.keys(),
     )
 
 

@@ -70,8 +70,7 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
         if done.missing:
             raise UsageError(
                 f"{run.id}: no stored replies found for {counted(done.missing, 'trial')}",
-                "`upskill eval … --replay --fresh` records the run again from stored replies, without calling a model."
-                " Runs with cache=false don't keep replies.",
+                "Runs with cache=false keep no replies. Run it again without that, in another --store.",
             )
         if not done.trials:
             raise UsageError(f"{run.id}: no trials yet, so no replies")
@@ -82,6 +81,9 @@ def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[
     plan = run.plan
     judge = plan.judge and plan.judge.name
     names = run.models
+    from_cache = [
+        name for model, name in zip(models, called, strict=True) if model.name in plan.from_cache
+    ]
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -97,6 +99,8 @@ def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[
             for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")
         },
         "limit_is_stated": plan.limit_is_stated,
+        **({"salt": plan.salt} if len(plan.exact) < len(names) else {}),
+        **({"from_cache": from_cache} if from_cache else {}),
         "bounds": asdict(plan.bounds),
     }
 
@@ -178,7 +182,6 @@ class _Writer:
         row |= {"key": result.key} if self.acts else {}
         row |= {"error": _scrub_text(result.error, Counter())} if result.passed is None else {}
         row |= {"redacted": True} if counts else {}
-        row |= {"redraws": dict(result.redraws)} if result.redraws else {}
         self.write({"trial": row})
         self.done.trials += 1
         self.done.redacted += counts

@@ -5,7 +5,6 @@ A case that was edited, or that only one of the runs has, says nothing about the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -17,8 +16,8 @@ from upskill.models import Address
 from upskill.plain import as_mapping, counted
 from upskill.runs.results.shown import unfinished_models
 from upskill.runs.stores import Run, Store
-from upskill.verdicts.statistics import sign_flip_p_value
-from upskill.verdicts.trigger_metrics import FIRES
+from upskill.verdicts import LEVEL_OF_TASKS
+from upskill.verdicts.interval import Estimate, paired_lift
 
 Change = Literal["better", "worse", "same"]
 _DECIDES = (
@@ -81,8 +80,8 @@ class Comparison:
     only_before: list[str] = field(default_factory=list[str])
     only_after: list[str] = field(default_factory=list[str])
     unscored: list[str] = field(default_factory=list[str])  # in both, and not scored in one of them
-    p_value: float | None = None
-    no_test: str = ""  # why there is no p-value
+    lift: Estimate | None = None  # over cases, at 95 %
+    no_test: str = ""  # why there is none
 
     def changed(self, change: Change) -> list[ComparedCase]:
         return [case for case in self.cases if case.change == change]
@@ -96,8 +95,8 @@ class Comparison:
         """How many each side ran: with rounds, its plan has only the maximum."""
         before, after = self.before.run.plan, self.after.run.plan
         return (
-            max((case.before[1] for case in self.cases if before.scope), default=before.runs),
-            max((case.after[1] for case in self.cases if after.scope), default=after.runs),
+            max((case.before[1] for case in self.cases if before.in_rounds), default=before.runs),
+            max((case.after[1] for case in self.cases if after.in_rounds), default=after.runs),
         )
 
     @property
@@ -138,9 +137,9 @@ def latest_pair(
 
 def _kind(run: Run) -> tuple[str, bool, bool] | None:
     """Unless somebody names two runs, only runs of one kind are compared. None: part of a search."""
-    if run.plan.analysis.reported is False:
+    if run.plan.purpose not in ("eval", "trigger"):
         return None
-    is_trigger_test = all(case.check_names == (FIRES,) for case in run.plan.suite.cases)
+    is_trigger_test = run.plan.purpose == "trigger"
     return run.plan.other_suite, is_trigger_test, run.plan.reference_skill is not None
 
 
@@ -182,14 +181,10 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
     )
     if why := _no_test(comparison):
         return replace(comparison, no_test=why)
-    # Exact: cases change their sides as a whole, and twins together.
-    twins = {**before.run.plan.twins, **after.run.plan.twins}
-    denominator = math.lcm(*(case.gain.denominator for case in cases))
-    gains = [int(case.gain * denominator) for case in cases]
-    return replace(
-        comparison,
-        p_value=sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in cases]),
-    )
+    groups = {case.id: case.group or case.id for case in after.run.plan.suite.cases}
+    gains = [float(case.gain) for case in cases]
+    units = [groups[case.id] for case in cases]
+    return replace(comparison, lift=paired_lift(gains, units, level=LEVEL_OF_TASKS))
 
 
 def _no_test(comparison: Comparison) -> str:

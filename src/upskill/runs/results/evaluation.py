@@ -5,42 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, product
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import StoreError
 from upskill.models.addresses import full_name
 from upskill.plain import counted
-from upskill.runs.planning.plan import BOTH_ARMS, Plan, Result, Trial
-from upskill.runs.planning.stored_plan import StoredPlan
-from upskill.runs.results.looks import Looks, looks_of, make_look
+from upskill.runs.planning.plan import Plan, Result, Trial
+from upskill.runs.planning.stored_plan import KeptVerdicts, StoredPlan
+from upskill.runs.results.caveats import find_caveats
 from upskill.runs.results.shown import Unfinished, unfinished_models
-from upskill.runs.stores import Look, Page, Review, Run, Store
-from upskill.suites import Suite, are_from_memory
-from upskill.verdicts.advice import as_part, is_too_weak, with_advice
-from upskill.verdicts.arms import MAX_ERROR_RATE
-from upskill.verdicts.compute import compute_verdict
-from upskill.verdicts.outcome import Outcome, Scope, never_varies
+from upskill.runs.stores import Page, Review, Run, Store
+from upskill.suites import Suite
+from upskill.verdicts.arms import MAX_MISSING_ALWAYS, MAX_MISSING_SHARE
+from upskill.verdicts.compute import compute_verdicts
+from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
-from upskill.verdicts.several_models import decide_together
-from upskill.verdicts.verdict import (
-    CHOSEN,
-    ERRORS,
-    ISOLATION,
-    NO_EVIDENCE_NEEDED,
-    PART,
-    SEARCH,
-    SNAPSHOTS,
-    UNFINISHED,
-    UNTESTED,
-    USED,
-    StoppingPoint,
-    Verdict,
-    VerdictOptions,
-)
+from upskill.verdicts.verdict import OBSTACLES, Reason, Verdict, VerdictOptions
 from upskill.version import __version__
 
+GOOD_PASS_RATE = 0.8  # below it, a larger student may be the next step
 MAX_BUGS = 1000  # that are kept with their tracebacks
 MAX_RUNS_SEARCHED = 50  # for the cases that failed last time
 
@@ -56,15 +41,8 @@ class Evaluation:
     spent: dict[
         str, tuple[int, float | None]
     ]  # tokens and dollars by role; None: a price is not known
-    looks: dict[str, Looks] = field(
-        default_factory=dict[str, Looks]
-    )  # by model: the looks before this one
     # By model, where trials are missing: of its outcomes there are only those that errored.
     unfinished: dict[str, Unfinished] = field(default_factory=dict[str, Unfinished])
-    used_cases: frozenset[str] = (
-        frozenset()
-    )  # by a search, to choose the skill; empty for its own runs
-    in_search: bool = False  # somebody reads a run that a search compared candidates with: it decides nothing itself
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     warnings: list[str] = field(default_factory=list[str])
@@ -96,45 +74,24 @@ class Evaluation:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        by_model = self._by_model(self.outcomes)
+        return self._weigh(self.outcomes)
 
-        def weigh(model: str, models: int = 1) -> Verdict:
-            return self._verdict(
-                model, by_model[model], self.run.plan.analysis.making_cost, models=models
-            )
+    def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
+        """By model, over some of the cases."""
+        rows = [outcome for outcome in self.outcomes if outcome.case in ids]
+        return {verdict.model: verdict for verdict in self._weigh(rows)}
 
-        return decide_together(by_model, weigh, has_reference=self.plan.reference_skill is not None)
-
-    def _by_model(self, rows: Iterable[Outcome]) -> dict[str, list[Outcome]]:
-        by_model: dict[str, list[Outcome]] = {address.name: [] for address in self.plan.models}
-        for row in rows:
-            by_model.setdefault(row.model, []).append(row)
-        return by_model
-
-    def _verdict(
-        self,
-        model: str,
-        outcomes: list[Outcome],
-        making_cost: float | None = None,
-        cases: Iterable[str] | None = None,
-        models: int = 1,
-    ) -> Verdict:
-        verdict = verdict_so_far(
+    def _weigh(self, outcomes: Iterable[Outcome]) -> list[Verdict]:
+        options = verdict_options(
             self.run.plan,
-            outcomes,
-            leaked=self.leaked,  # a wall that did not stand for one model stood for none
-            looks=self.looks.get(model),
-            making_cost=making_cost,
-            cases=cases,
-            used_cases=self.used_cases,
-            models=models,
+            isolation_broken=self.leaked,  # a wall that did not stand for one model stood for none
+            unfinished={model: (each.done, each.trials) for model, each in self.unfinished.items()},
+            caveats=tuple(find_caveats(self.run.plan, self.snapshots)),
         )
-        if (so_far := self.unfinished.get(model)) and verdict.reason != ISOLATION:
-            progress = (so_far.done, so_far.trials)
-            verdict = with_advice(replace(verdict.withhold(UNFINISHED), progress=progress))
-        elif self.in_search and verdict.reason not in (ERRORS, ISOLATION, UNTESTED):
-            verdict = with_advice(replace(verdict.withhold(SEARCH), evidence_needed=None))
-        return replace(verdict, model=model)
+        models = dict.fromkeys(address.name for address in self.plan.models)
+        groups = {case.id: case.group for case in self.plan.suite.cases if case.group}
+        rows = [replace(row, group=groups.get(row.case, "")) for row in outcomes]
+        return compute_verdicts(rows, options, models)
 
     @cached_property
     def rulings(self) -> list[tuple[str, Ruling]]:
@@ -190,42 +147,22 @@ class Evaluation:
         return [
             (verdict.model, suggestion)
             for verdict in self.verdicts
-            if verdict.model in embedded and is_too_weak(verdict) and not verdict.replayed
+            if verdict.model in embedded and is_too_weak(verdict) and not self.run.plan.replayed
             if (suggestion := next_student(embedded[verdict.model]))
         ]
 
     def outcomes_of(self, model: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == model]
 
-    @property
-    def unused(self) -> list[Outcome]:
-        """Of cases that no search has used to choose the skill."""
-        return [outcome for outcome in self.outcomes if outcome.case not in self.used_cases]
-
-    def weighed(self, model: str) -> list[Outcome]:
-        """The outcomes that its verdict counts."""
-        counted_cases = next(
-            verdict.case_ids for verdict in self.verdicts if verdict.model == model
-        )
-        return [outcome for outcome in self.outcomes_of(model) if outcome.case in counted_cases]
-
-    @cached_property
-    def unused_cases(self) -> frozenset[str]:
-        """None unless a search has used the others: who edits a skill by hand may have seen any case fail."""
-        suite = self.plan.suite
-        if self.used_cases:
-            return frozenset(suite.by_id) - self.used_cases
-        return frozenset(() if suite.train or suite.part else suite.by_id)
-
-    def by_split(self, *, used: bool) -> dict[str, Verdict]:
+    def by_freshness(self, *, fresh: bool) -> dict[str, Verdict]:
+        """By model, over the cases that are fresh for this text, or over those that were seen."""
         return self.by_cases(
-            {case for case in self.plan.suite.by_id if (case not in self.unused_cases) is used}
+            {case for case in self.plan.suite.by_id if (case in self.fresh) is fresh}
         )
 
-    def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
-        """Lifts of each model over some of the cases."""
-        by_model = self._by_model(outcome for outcome in self.outcomes if outcome.case in ids)
-        return {model: self._verdict(model, rows, cases=ids) for model, rows in by_model.items()}
+    @property
+    def fresh(self) -> frozenset[str]:
+        return self.run.plan.fresh
 
     def cut_at(self, model: str) -> list[int]:
         """The lowest and highest limit that cut answers off; those of programs are unknown."""
@@ -265,8 +202,8 @@ class Evaluation:
         so_far = self.unfinished.values()
         return (
             bool(self.stopped)
-            or any(verdict.reason == ERRORS for verdict in self.verdicts)
-            or any(each.errored > MAX_ERROR_RATE * each.done for each in so_far)
+            or any(map(_misses_too_many, self.verdicts))
+            or any(each.errored > MAX_MISSING_SHARE * each.done for each in so_far)
         )
 
     @property
@@ -303,130 +240,46 @@ class Evaluation:
         )
 
 
-def verdict_so_far(
-    plan: StoredPlan,
-    outcomes: list[Outcome],
-    *,
-    leaked: bool,
-    looks: Looks | None = None,
-    making_cost: float | None = None,
-    cases: Iterable[str] | None = None,
-    used_cases: Collection[str] = (),
-    models: int = 1,
-) -> Verdict:
-    """`cases`: those that the outcomes were picked from (None: all). `models`: how many share the error.
-
-    `used_cases`: by a search, to choose the skill. They can show that it hurts; only the others show that it helps.
-    """
-    weigh = partial(_weigh, plan, leaked=leaked, making_cost=making_cost, models=models)
-    if cases is not None:
-        return weigh(outcomes, cases, looks, is_whole=False)
-    verdict = weigh(outcomes, plan.suite.by_id, looks, is_whole=True)
-    is_a_loss = "hurts" in _decisions(verdict) or (
-        plan.reference_skill and (verdict.lift or 0.0) <= 0
+def _misses_too_many(verdict: Verdict) -> bool:
+    """Also where one arm was run only, so that another reason comes first."""
+    return verdict.these.reason == Reason.ERRORS or any(
+        arm.missing > max(MAX_MISSING_ALWAYS, MAX_MISSING_SHARE * (arm.missing + arm.scored))
+        or (arm.missing and not arm.scored)
+        for arm in (verdict.baseline, verdict.skill)
     )
-    if not used_cases or is_a_loss or verdict.reason in (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED):
-        return verdict
-    unused = [case for case in plan.suite.by_id if case not in used_cases]
-    if not unused:
-        is_part = verdict.reason == PART  # of the suite: the others may decide
-        return (
-            verdict
-            if is_part
-            else with_advice(replace(verdict.withhold(USED), evidence_needed=None))
-        )
-    if looks and looks.left_out:
-        looks = replace(
-            looks, left_out=tuple(row for row in looks.left_out if row.case not in used_cases)
-        )
-    return weigh([row for row in outcomes if row.case in unused], unused, looks, is_whole=True)
 
 
-def _weigh(
+def verdict_options(
     plan: StoredPlan,
-    outcomes: list[Outcome],
-    cases: Iterable[str],
-    looks: Looks | None,
     *,
-    leaked: bool,
-    making_cost: float | None,
-    models: int,
-    is_whole: bool,
-) -> Verdict:
-    suite, drawn = plan.suite, as_drawn(plan, outcomes)
-    options = VerdictOptions(
-        margin=plan.margin,
-        anytime=plan.scope,
-        stopping_point=stopping_point_of(outcomes, plan.scope, plan.runs, cases),
-        making_cost=making_cost,
-        tags={case.id: case.tags for case in suite.cases},
-        twins=plan.twins,
-        has_reference=plan.reference_skill is not None,
-        isolation_broken=leaked,
-        earlier_looks=len(looks.earlier) if looks else 0,
-        replayed=plan.replayed,
-        models=models,
-        both_scopes=is_whole,
+    isolation_broken: bool = False,
+    unfinished: Mapping[str, tuple[int, int]] | None = None,
+    caveats: tuple[str, ...] = (),
+) -> VerdictOptions:
+    return VerdictOptions(
+        exact=frozenset(plan.exact),
+        fresh=plan.fresh,
+        in_rounds=plan.in_rounds,
+        tolerance=plan.tolerance,
+        making_cost=plan.analysis.making_cost,
+        isolation_broken=isolation_broken,
+        has_baseline="baseline" in plan.arms,
+        unfinished=unfinished or {},
+        caveats=caveats,
     )
-    verdict = compute_verdict(drawn, options)
-    # No decision that these cases cannot bear, however large the lift.
-    if suite.part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
-        return as_part(verdict, suite.part, len(suite.cases))
-    # Whoever leaves out or edits what a look showed chooses the lift, so what is decided has to hold with it too.
-    if looks and looks.left_out != () and is_whole:
-        # Rounds that only some of the cases have had are none, so this is no test that may be looked at after each.
-        at_once = replace(options, anytime=None)
-        whole = compute_verdict([*drawn, *looks.left_out], at_once) if looks.left_out else None
-        both = zip(_decisions(verdict), _decisions(whole), strict=True)
-        if any(decision not in ("undecided", with_others) for decision, with_others in both):
-            return with_advice(replace(verdict.withhold(CHOSEN), evidence_needed=None))
-    if (
-        are_from_memory(case.metadata for case in suite.cases)
-        and verdict.reason not in NO_EVIDENCE_NEEDED
-    ):
-        return with_advice(replace(verdict.withhold(UNTESTED), evidence_needed=None))
-    if plan.scope == "suite" and is_whole and never_varies(outcomes):
-        return with_advice(verdict.made_exact(), has_reference=options.has_reference)
-    return verdict
 
 
-def as_drawn(plan: StoredPlan, outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Without the answers of an embedded model that samples: each seed is a draw, so equal answers are no copies."""
-    samples = {
-        address.name for address in plan.models if address.provider == "local" and plan.temperature
-    }
-    return [replace(row, answer=0) if row.model in samples else row for row in outcomes]
+def is_too_weak(verdict: Verdict) -> bool:
+    """Whether a stronger student is the next step: this one gains nothing or is undecided, and fails often."""
+    gains_nothing = verdict.decision in ("undecided", "no effect")
+    is_evidence = verdict.reason not in OBSTACLES
+    return gains_nothing and is_evidence and (verdict.skill.pass_rate or 0.0) < GOOD_PASS_RATE
 
 
-def _decisions(verdict: Verdict | None) -> tuple[str, str]:
-    """On tasks like these, and on exactly these cases."""
-    these = verdict.these_cases if verdict else None
-    return verdict.decision if verdict else "undecided", these.decision if these else "undecided"
-
-
-def stopping_point_of(
-    outcomes: Iterable[Outcome], scope: Scope | None, runs: int, cases: Iterable[str]
-) -> StoppingPoint:
-    """The last look is taken once, when every round has scored each of these cases in both arms."""
-    if scope != "cases":
-        return "open"
-    scored = {
-        (row.seed, row.case, row.arm)
-        for row in outcomes
-        if row.passed is not None and row.arm in BOTH_ARMS
-    }
-    return "last" if len(scored) == runs * len(set(cases)) * len(BOTH_ARMS) else "early"
-
-
-def evaluation_of(
-    store: Store, run: Run, plan: Plan | None = None, *, reported: bool = True
-) -> Evaluation:
-    """A stored run under the settings it was last evaluated with.
-
-    Whoever is told of it looks at it, so the store counts that look; where trials are missing there is nothing to see.
-    """
+def evaluation_of(store: Store, run: Run, plan: Plan | None = None) -> Evaluation:
+    """A stored run under the settings it was last evaluated with. What is computed is kept for lists."""
     run = store.run(run.id)
-    unfinished = unfinished_models(store, run) if reported else {}
+    unfinished = unfinished_models(store, run)
     snapshots = store.snapshots(run)
     evaluation = Evaluation(
         plan or run.plan.to_plan(),
@@ -435,74 +288,28 @@ def evaluation_of(
         store.errors(run),
         store.spent(run),
         snapshots=snapshots,
-        warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *run.plan.analysis.warnings])),
+        warnings=[*run.plan.analysis.warnings],
         invalid=store.leaks(run),
         bugs=list(islice(store.bugs(run), MAX_BUGS)),
         reviews=store.reviews(run),
         unfinished=unfinished,
-        in_search=reported and run.plan.analysis.reported is False and "baseline" in run.plan.arms,
     )
-    if reported and run.plan.analysis.reported is not False:
-        evaluation.used_cases = evaluation.plan.used_cases
-    looks = {
-        model: _look_at(store, evaluation, model)
-        for model in evaluation.plan.addresses
-        if model not in unfinished
-    }
-    if reported:  # what is compared and not reported adds to no look and allows for none
-        evaluation.looks = {model: looks_of(store, run, look) for model, look in looks.items()}
-    if reported and run.plan.analysis.reported:
-        for verdict in evaluation.verdicts:
-            look = looks.get(verdict.model)
-            # Without a baseline, too: who knows it from elsewhere sees what a version of the skill adds.
-            is_seen = verdict.pairs if "baseline" in run.plan.arms else verdict.skill.scored
-            if look and is_seen and not _is_stored(look, verdict):
-                shown = {
-                    "pairs": verdict.pairs,
-                    "decision": verdict.decision,
-                    "verdict": verdict.to_dict(),
-                }
-                try:
-                    store.add_look(replace(look, **shown))
-                except StoreError:  # somebody else's store, say
-                    if plan is not None:
-                        raise
-                    evaluation.looks[verdict.model] = replace(
-                        evaluation.looks[verdict.model], logged=False
-                    )
+    _keep_verdicts(store, evaluation)
     return evaluation
 
 
-def _look_at(store: Store, evaluation: Evaluation, model: str) -> Look:
-    """The stored look where somebody has seen the same before, otherwise a new one."""
-    look = make_look(evaluation.plan, evaluation.run, evaluation.outcomes_of(model), model)
-    return next(
-        (
-            stored
-            for stored in store.looks_at(evaluation.run.id)
-            if stored.identity == look.identity
-        ),
-        look,
-    )
-
-
-def _is_stored(look: Look, verdict: Verdict) -> bool:
-    """A search may have used some of the cases since somebody looked. What an older upskill decided stays."""
-    before, now = (
-        (look.verdict.get("pairs"), look.verdict.get("decision")),
-        (verdict.pairs, verdict.decision),
-    )
-    return bool(look.number) and (before == now or look.version != __version__)
-
-
-def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:
-    return [
-        f"{model}: {len(trials)} snapshots answered ("
-        + ", ".join(f"{name}: {counted(number, 'trial')}" for name, number in trials.items())
-        + "), so the arms may have used different models; --fresh runs all trials again"
-        for model, trials in snapshots.items()
-        if len(trials) > 1
-    ]
+def _keep_verdicts(store: Store, evaluation: Evaluation) -> None:
+    run = evaluation.run
+    if evaluation.unfinished:
+        return
+    verdicts = tuple(verdict.to_dict() for verdict in evaluation.verdicts)
+    kept = KeptVerdicts(version=__version__, trials=run.passed + run.failed, verdicts=verdicts)
+    if run.plan.analysis.kept == kept:
+        return
+    try:
+        store.annotate(run, analysis=replace(run.plan.analysis, kept=kept))
+    except StoreError:  # somebody else's store, which can only be read
+        return
 
 
 def first_results(store: Store, run: Run, seeds: int) -> Iterator[Result]:

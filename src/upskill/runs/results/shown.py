@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from upskill.errors import UsageError
 from upskill.plain import counted
+from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import Run, Store
-from upskill.verdicts.verdict import SEARCH
+from upskill.skills import MANIFEST, Skill
+from upskill.skills.seen import mark_seen
 from upskill.version import __version__
 
 
@@ -26,22 +30,40 @@ class Unfinished:
 
 
 def unfinished_models(store: Store, run: Run) -> dict[str, Unfinished]:
-    """The models whose lift may not be shown yet.
-
-    With rounds that is a model in the middle of one: the looks between them are planned.
-    """
-    of_model = run.trials // max(1, len(run.models))
-    of_round = of_model // max(1, run.plan.runs)
+    """The models whose lift may not be shown yet. With rounds, that is one in the middle of a round."""
+    of_round = len(run.plan.suite.cases) * len(run.plan.arms)
     done, errored = Counter[str](), Counter[str]()
     for tally in store.progress(run):
         done[tally.model] += tally.passed + tally.failed + tally.errored
         errored[tally.model] += tally.errored
     return {
-        model: Unfinished(done[model], of_model, errored[model])
+        model: Unfinished(done[model], run.plan.trials_of(model), errored[model])
         for model in run.models
-        if done[model] < of_model
-        and not (run.plan.scope and done[model] and done[model] % of_round == 0)
+        if done[model] < run.plan.trials_of(model)
+        and not (run.plan.in_rounds and done[model] and done[model] % of_round == 0)
     }
+
+
+def mark_shown(store: Store, run: Run) -> str:
+    """Record that somebody sees results of this run. A caveat where its skill's folder cannot be written."""
+    plan = run.plan
+    text_hash = plan.skill.text_hash if "skill" in plan.arms else ""
+    skill = _find_skill(plan) or plan.skill.to_skill()
+    return mark_seen(skill, plan.suite, store.scored_cases(run), text_hash, store)
+
+
+def _find_skill(plan: StoredPlan) -> Skill | None:
+    """The skill with the plan's name in whose folder its suite lies."""
+    folders = Path(plan.suite.source).absolute().parents
+    names = (MANIFEST, MANIFEST.lower())
+    folder = next(
+        (each for each in folders if any((each / name).is_file() for name in names)), None
+    )
+    try:
+        skill = Skill.load(folder) if folder else None
+    except UsageError:  # it is being edited
+        return None
+    return skill if skill and skill.name == plan.skill.name else None
 
 
 def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
@@ -52,43 +74,35 @@ def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
 
 def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
     """By model, those that would be the same today."""
-    scored: Counter[str] = Counter()
-    for tally in store.progress(run):
-        scored[tally.model] += tally.passed + tally.failed
-    settings = (run.plan.margin, run.plan.scope or "", __version__)
-    return {
-        look.model: look.verdict
-        for look in store.looks_at(run.id)
-        if (look.margin, look.scope, look.version) == settings and look.trials == scored[look.model]
-    }
+    scored = sum(tally.passed + tally.failed for tally in store.progress(run))
+    kept = run.plan.analysis.kept
+    if (kept.version, kept.trials) != (__version__, scored):
+        return {}
+    return {str(verdict["model"]): verdict for verdict in kept.verdicts}
 
 
 def limits_of(run: Run, decision: str) -> str:
     """What a verdict covers, in words, unless it is a whole suite with and without the skill."""
     plan, suite = run.plan, run.plan.suite
     limits = [plan.replayed] if plan.replayed else []
-    if plan.analysis.reported is False and "baseline" in plan.arms:
+    if plan.purpose != "eval":
         limits.append(part_of(run))
     if part := suite.part:
         limits.append(f"only {len(suite.cases)} of {part.of} cases")
     if plan.reference_skill:
         limits.append("against a reference skill")
-    if "baseline" not in plan.arms:
+    if "baseline" not in plan.arms and not suite.part:
         limits.append("without a baseline")
-    if is_cut_short(run) and not (
-        plan.scope and decision != "undecided"
-    ):  # which it came to before its end
-        limits.append(
-            f"only {run.passed + run.failed + run.errored:,} of {counted(run.trials, 'trial')}"
-        )
+    if is_cut_short(run) and not (plan.in_rounds and decision != "undecided"):
+        done = run.passed + run.failed + run.errored
+        limits.append(f"only {done:,} of {counted(run.trials, 'trial')}")
     return ", ".join(limits)
 
 
 def part_of(run: Run) -> str:
-    """What ran it to compare something, and reports the result itself. Only `ci` and `recheck` do that in rounds."""
-    if run.plan.scope is None:
-        return SEARCH
-    return "part of `upskill ci`" if run.plan.reference_skill else "part of `upskill recheck`"
+    """What ran it, if that was not `eval`."""
+    of = {"search": "a search", "gate": "`upskill ci`", "trigger": "`upskill trigger`"}
+    return f"part of {of[run.plan.purpose]}" if run.plan.purpose in of else ""
 
 
 def rank_of(run: Run, decision: str) -> tuple[bool, bool]:
@@ -100,5 +114,5 @@ def is_cut_short(run: Run) -> bool:
     """Whether trials are missing. Rounds may end after any of them, unless a ceiling ended them."""
     done, plan = run.passed + run.failed + run.errored, run.plan
     of_round = len(plan.suite.cases) * len(plan.arms)
-    stopped_by_rule = plan.scope and done and not done % of_round and not plan.analysis.halted
+    stopped_by_rule = plan.in_rounds and done and not done % of_round and not plan.analysis.halted
     return done < run.trials and not stopped_by_rule

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from upskill.plain import dict_or_empty
 from upskill.runs.results.shown import rank_of
 from upskill.runs.stores import Candidate, Store
 from upskill.runs.stores.rows import files_to_json
 from upskill.skills import Skill
-from upskill.verdicts.advice import decision_in_words
+from upskill.verdicts.line import decision_in_words
 
 
 def list_versions(store: Store, name: str) -> list[Candidate]:
@@ -31,25 +31,25 @@ def list_versions(store: Store, name: str) -> list[Candidate]:
     }  # parts of a search
     written: dict[str, Candidate] = {}
     ranks: dict[str, tuple[bool, bool]] = {}
-    for run in store.runs(name, whole=True):
+    for run in store.runs(name, listed=True):
         skill = run.plan.skill
         if skill.visible_hash in tried:
             continue
-        look = next((look for look in store.looks_at(run.id) if look.verdict), None)
-        rank = rank_of(run, look.decision) if look else (False, False)
+        with_results = (
+            dict(each)
+            for each in run.plan.analysis.kept.verdicts
+            if each["skill"]["pass_rate"] is not None
+        )
+        verdict = next(with_results, dict[str, Any]())
+        rank = rank_of(run, str(verdict["decision"])) if verdict else (False, False)
         if rank < ranks.get(skill.visible_hash, rank):
-            look = None
+            verdict = {}
         ranks[skill.visible_hash] = max(rank, ranks.get(skill.visible_hash, rank))
-        verdict = dict(look.verdict) if look else {}
         before = written.pop(skill.visible_hash, None)
         why = f"evaluated in {run.id}"
-        if look:
-            why += f" with {look.model}"
-            these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
-            decision = decision_in_words(
-                verdict["decision"], verdict.get("reason", ""), run.plan.replayed, these
-            )
-            verdict |= {"run": run.id, "search_decision": decision}
+        if verdict:
+            why += f" with {verdict['model']}"
+            verdict |= {"run": run.id, "search_decision": decision_in_words(verdict)}
         written[skill.visible_hash] = Candidate(
             number=-run.number,
             search="",
@@ -58,7 +58,7 @@ def list_versions(store: Store, name: str) -> list[Candidate]:
             parent=None,
             created=before.created if before else run.created,
             accepted=None,
-            note=why if look or not before else before.note,
+            note=why if verdict or not before else before.note,
             verdict=verdict or (before.verdict if before else {}),
             files=files_to_json(Skill.new(name, skill.description, skill.body).files),
         )

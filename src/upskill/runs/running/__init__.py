@@ -2,8 +2,8 @@
 
 - `evaluate`: runs a plan and returns an Evaluation
 - `trial`: one trial and its checks; `events`: progress for the caller
-- `gate`: whether an edited skill is as good as it was, and still helps
-- `recheck`: which skills of a library are still worth their tokens
+- `past_draws`: what a store already has for a plan; `probe`: finds servers that answer from a cache
+- `gate`: whether an edit made a skill's cases worse, and whether a skill helps at all
 - `batch`: replies through a provider's batch API
 - `executors`: where trials run
 """

@@ -16,12 +16,13 @@ from upskill.agents.chat import chat_request
 from upskill.errors import CeilingReached, ModelError, UpskillError, UsageError
 from upskill.models import Address, Reply, Request, Unanswered, open_model
 from upskill.models.cache import BatchReplies, request_key, write_reply
+from upskill.models.failures import OVERLOADED
 from upskill.models.http.batches import BATCHES, Batches, BatchResult, BatchStatus, supports_batches
 from upskill.models.http.model import HttpModel
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.models.prices import BATCH_SHARE, price_for
-from upskill.models.throttling import OVERLOADED, PERMANENT
+from upskill.models.throttling import PERMANENT
 from upskill.runs.planning.estimate import worst_case_usage
 from upskill.runs.planning.plan import Result, task_of
 from upskill.runs.running.executors import Executor, Job, Session
@@ -67,6 +68,7 @@ class _PendingBatch:
 class BatchExecutor(Executor):
     """Fetches the replies by batch, then lets another executor run the trials."""
 
+    makes_live_calls = False
     executor: Executor
     store: Store
     models: Models
@@ -94,11 +96,11 @@ class BatchExecutor(Executor):
             trial: request_key(pending.address, pending.request)
             for trial, pending in requests.items()
         }
-        fresh = self.models.cache == "refresh"
+        anew = self.models.cache == "refresh"
         missing = {
             key: requests[trial]
             for trial, key in keys.items()
-            if fresh or self.store.reply(key) is None
+            if anew or self.store.reply(key) is None
         }
         self._errors.clear()
         if 0 < len(missing) < len(keys):
@@ -281,7 +283,7 @@ class BatchExecutor(Executor):
     def _handle_poll_error(self, waiting: _PendingBatch, error: ModelError) -> None:
         """Give up a batch that is lost; any other error may pass while the provider works on."""
         if error.status in PERMANENT or error.status == 200:
-            if error.status == 404:  # gone, with what it had; the next command submits anew
+            if error.status == 404:  # gone, with what it had
                 self.store.settle_batch(waiting.batch)
             self._fail(waiting.requests, error)
             self.pending.remove(waiting)
@@ -320,7 +322,9 @@ class BatchExecutor(Executor):
                     progress.error or f"it ended ({progress.status}) without answering this request"
                 )
                 errors[key] = ModelError(
-                    f"batch {progress.id}: {reason}", fatal=bool(progress.error)
+                    f"batch {progress.id}: {reason}",
+                    fatal=bool(progress.error),
+                    failure="not asked" if progress.error else "",  # it was turned down whole
                 )
         # Another plan may need the rest of it: only what is ours, or stored, is settled.
         stored = (key for key in waiting.batch.keys if self.store.reply(key) is not None)
@@ -346,7 +350,11 @@ class BatchExecutor(Executor):
 
     def _fail(self, keys: Iterable[str], error: ModelError, failure: str = "") -> None:
         failed = ModelError(
-            error.message, error.hint, status=error.status, fatal=True, failure=failure
+            error.message,
+            error.hint,
+            status=error.status,
+            fatal=True,
+            failure=failure or error.failure,
         )
         self._errors |= dict.fromkeys(keys, failed)
 

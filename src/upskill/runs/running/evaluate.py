@@ -4,43 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, RunFailed, UsageError
 from upskill.models import Address
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
-from upskill.runs.planning.plan import Arm, Plan, Result, Trial
+from upskill.runs.planning.plan import Plan, Purpose, Result, Trial
 from upskill.runs.planning.stored_plan import Analysis, StoredSkill, StoredSuite, other_suite
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.running.executors.local import Local
+from upskill.runs.running.past_draws import PastDraws, find_dropped_cases
+from upskill.runs.running.probe import probe_for_cache
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, open_store
 from upskill.runs.stores.rows import timestamp
 from upskill.skills import Skill
+from upskill.skills.seen import load_seen
 from upskill.suites import Suite
-from upskill.suites.near_duplicates import describe_near_duplicates
+from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
 from upskill.suites.quality import UNTRIED, only_by_acting, probe_suite, summarize_weak, unwritten
 from upskill.traces import NO_USAGE, Usage
-from upskill.verdicts.outcome import Outcome, Scope
+from upskill.verdicts import TOLERANCE
 from upskill.version import __version__
 
 if TYPE_CHECKING:
     from upskill.runs.results.evaluation import Evaluation
     from upskill.sandboxes import SandboxChoice
+    from upskill.verdicts.outcome import Outcome
     from upskill.verdicts.requirements import Requirement
     from upskill.verdicts.verdict import Verdict
 
 logger = logging.getLogger(__name__)
 MAX_NOTICED = 20  # warnings of traces that are shown
-MAX_REUSED = 20_000  # trials of a plan that are looked up in earlier runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,24 +51,19 @@ class RunOptions:
     """How a plan is run and judged; none of it is part of a trial's key."""
 
     executor: Executor | None = None  # None: this process
-    fresh: bool = False  # start over instead of using the stored results of the same plan
-    resume: bool = False  # only go on: UsageError unless the store has a run of the same plan
-    # The seeds are rounds, by a test that allows looking. A model gets no further round once its verdict stands; where
-    # something is required of it, once that holds, or can no longer hold.
-    until_decided: Scope | None = None
-    rounds: int | None = (
-        None  # of these, run this many whatever is decided; somebody else decides who gets further ones
-    )
-    margin: float = 0.05  # a lift within it counts as none
+    redraw: bool = False  # as many rounds again as there are
+    purpose: Purpose = "eval"
+    # Round by round, until every verdict stands, for at most as many rounds as the plan has.
+    until_decided: bool = False
+    # Likewise, but somebody else decides: asked after each round whether a model needs no further one.
+    is_settled: Callable[[Verdict, list[Outcome]], bool] | None = None
+    tolerance: float = TOLERANCE  # a loss, or a lift, that does not matter
+    # By case: the text of the skill that it was first shown with. None: what the record says.
+    seen: Mapping[str, str] | None = None
     making_cost: float | None = None  # dollars that the skill cost to make
     making_source: str = ""  # who says so
     target: float | None = None  # the pass rate that would be good enough
     requirements: Sequence[Requirement] = ()  # of every verdict
-    stop_when: Sequence[
-        Requirement
-    ] = ()  # rounds end once these hold or cannot; nothing is reported of them
-    keep_look: bool = True  # the verdict is reported: store that somebody looked
-    in_experiment: bool = False  # a part of one: lists of runs leave it out
     partial: bool = (
         False  # return an Evaluation even of a run that has failed, in place of raising RunFailed
     )
@@ -80,7 +78,7 @@ async def evaluate(
     options: RunOptions | None = None,
     events: Events | None = None,
 ) -> Evaluation:
-    """Run the missing trials of a plan. Stored results are reused, errored trials run again.
+    """Run the missing trials of a plan. What is stored counts; nobody is asked twice for the same draw.
 
     Whatever is missing (a key, weights, a check's tool) is reported before the first call, so it costs nothing.
     RunFailed where `upskill eval` would end with exit code 3, unless the options say `partial`.
@@ -99,7 +97,7 @@ class _Run:
     def __init__(
         self, plan: Plan, store: Store, models: Models, options: RunOptions, events: Events
     ) -> None:
-        self.plan = plan
+        self.plan = replace(plan, purpose=options.purpose)
         self.store = store
         self.models = models
         self.options = options
@@ -107,13 +105,12 @@ class _Run:
         self.events = events
         self.stopped: dict[str, str] = {}  # models that were given up, and why
         self.halted = ""  # the ceiling that was reached
-        self.errored: dict[
-            Trial, Result
-        ] = {}  # the results of an earlier call that are tried again
+        self.errored: dict[Trial, Result] = {}  # what an earlier command may not have asked
         self.noticed: dict[str, None] = {}  # what traces warn of, each once
-        self.outcomes: dict[
-            Trial, Outcome
-        ] = {}  # with rounds, after each of which they are weighed
+
+    @property
+    def in_rounds(self) -> bool:
+        return self.options.until_decided or self.options.is_settled is not None
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
@@ -121,49 +118,37 @@ class _Run:
         self.executor.check(self.plan, self.models)
         sandbox = await _choose_sandbox(self.plan)
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
+        self.plan = replace(self.plan, dropped=find_dropped_cases(self.plan, store))
         known = store.find_run(self.plan)
-        if options.resume and known is None:
-            raise UsageError("this plan has no stored run to resume", "Drop --resume to start one.")
         warnings = await self._warnings(sandbox)
         async with self.models:
-            reused: dict[
-                str, int
-            ] = {}  # by key: runs with results that a new one can use, as replies are used again
-            if (
-                not known
-                and not options.fresh
-                and self.models.cache == "use"
-                and len(self.plan) <= MAX_REUSED
-            ):
-                reused = store.find_results(
-                    self.plan.skill.name, map(self.plan.key, self.plan.trials())
-                )
-            is_stored = (known and known.finished and not options.fresh) or len(reused) == len(
-                self.plan
-            )
-            if not is_stored:  # else nobody is asked, and weights take seconds to load
+            past = PastDraws(self.plan, store, known)
+            self.plan = past.extend_plan(redraw=options.redraw)
+            self._check_redraw()
+            settled = set(store.settled(known)) if known else set[Trial]()
+            missing = [trial for trial in self.plan.trials() if trial not in settled]
+            seen = options.seen
+            if seen is None:
+                seen = load_seen(self.plan.skill, self.plan.suite, store)
+            reused = past.find(self.plan, missing, seen)
+            if len(reused) < len(missing):  # else nobody is asked, and weights take seconds to load
                 await self._open_models()
-            run, resumed = store.start_run(self.plan, __version__, fresh=options.fresh)
+            run, resumed = store.start_run(self.plan, __version__)
             with store.claim(run):
-                run = store.annotate(
+                run = self._store_plan(
                     run,
                     suite=self._named_suite(run),
                     skill=replace(run.plan.skill, meta=StoredSkill.of(self.plan.skill).meta),
-                    scope=options.until_decided,
-                    margin=options.margin,
-                    drawn_anew=self._draws_anew
-                    if not resumed
-                    else run.plan.drawn_anew and self._stays_anew(run),
+                    in_rounds=self.in_rounds or run.plan.in_rounds,
+                    tolerance=options.tolerance,
+                    seen={case: seen[case] for case in self.plan.suite.by_id if case in seen},
                     replay_source=self.plan.replay_source,  # a file of the same replies may have been packed again
                     sandbox=sandbox.record() if sandbox else None,
                     analysis=self._analysis(warnings),
                 )
-                if reused and options.until_decided is None:
-                    store.copy_results(run, reused)
+                store.copy_results(run, reused)
                 run = self._note_start(run)
-                self.errored = {result.trial: result for result in store.errored(run)}
-                scored = set(store.scored(run))
-                missing = [trial for trial in self.plan.trials() if trial not in scored]
+                missing = self._missing(run)
                 logger.info(
                     "run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan)
                 )
@@ -175,34 +160,74 @@ class _Run:
                         self.executor.open(self.plan, store.address)
                     self.events.started(self.plan, replace(run, resumed=resumed), missing)
                     on_refusal.pop_all()
-                if options.until_decided is None:
-                    await self._execute(run, missing)
+                run = await self._probe(run, {trial.model for trial in missing})
+                if self.in_rounds:
+                    run = await self._execute_in_rounds(run)
                 else:
-                    await self._execute_in_rounds(run, missing, reused)
+                    await self._execute(run, self._missing(run))
                 analysis = self._analysis(warnings)
                 run = store.annotate(run, analysis=analysis, spent_before=None, began=None)
         return self._judge(run)
 
+    def _check_redraw(self) -> None:
+        if self.options.redraw and self.plan.exact:
+            exact = min(self.plan.exact)
+            raise UsageError(
+                f"--redraw: {exact} gives the same answer however often it is asked",
+                "Drop --redraw. More cases tell more; more draws of the same cases do not.",
+            )
+
+    def _missing(self, run: Run) -> list[Trial]:
+        settled = set(self.store.settled(run))
+        self.errored = {result.trial: result for result in self.store.unsettled(run)}
+        return [trial for trial in self.plan.trials() if trial not in settled]
+
+    def _store_plan(self, run: Run, **settings: Any) -> Run:
+        """Its rounds may have become more since it was stored, or fewer with a server that answers from a cache."""
+        plan = self.plan
+        return self.store.annotate(
+            run,
+            trials=len(plan),
+            runs=plan.runs,
+            rounds=plan.rounds,
+            from_cache=tuple(sorted(plan.from_cache)),
+            exact=tuple(sorted(plan.exact)),
+            **settings,
+        )
+
+    async def _probe(self, run: Run, waiting: Collection[str]) -> Run:
+        """Once a run, of the models that have trials left: whose server answers from a cache draws nothing anew."""
+        if self.models.cache == "replay" or not self.executor.makes_live_calls:
+            return run
+        probes = dict(run.plan.probes)
+        for address in self.plan.models:
+            is_due = address.name in waiting and address.name not in probes
+            if not is_due or not self.plan.draws[address.name].needs_probe:
+                continue
+            try:
+                found = await probe_for_cache(await self.models.uncached(address))
+            except CeilingReached as reached:
+                self.halted = reached.message
+                break
+            probes[address.name] = found
+            if found.from_cache:
+                from_cache = self.plan.from_cache | {address.name}
+                self.plan = replace(self.plan, from_cache=from_cache)
+                self.events.message(
+                    f"{address.name} answers from a cache: one draw a case is all there is."
+                )
+        return self._store_plan(run, probes=probes)
+
     def _note_start(self, run: Run) -> Run:
         before = restore_spend(self.store, run, self.models.ledger)
-        is_complete = run.passed + run.failed == run.trials
+        is_complete = run.finished
         began = None if is_complete else (timestamp(), self.store.count_timed(run))
         return self.store.annotate(run, spent_before=before, began=began)
-
-    @property
-    def _draws_anew(self) -> bool:
-        return self.models.cache in ("off", "refresh") or (
-            self.options.fresh and self.models.cache != "replay"
-        )
 
     def _named_suite(self, run: Run) -> StoredSuite:
         """The stored suite, by the name of the skill's own if it has become that one: the cases are the same."""
         is_own = not other_suite(self.plan.suite.source, run.skill)
         return replace(run.plan.suite, source=self.plan.suite.source) if is_own else run.plan.suite
-
-    def _stays_anew(self, run: Run) -> bool:
-        """Trials of it that were not run yet would be taken from stored replies."""
-        return self._draws_anew or run.passed + run.failed + run.errored == run.trials
 
     def _check_replay(self) -> None:
         if self.models.cache == "replay" and isinstance(
@@ -224,7 +249,7 @@ class _Run:
     def _judge(self, run: Run) -> Evaluation:
         from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy, only when trials are done
 
-        return evaluation_of(self.store, run, self.plan, reported=self.options.keep_look)
+        return evaluation_of(self.store, run, self.plan)
 
     def _analysis(self, warnings: list[str]) -> Analysis:
         options = self.options
@@ -236,8 +261,6 @@ class _Run:
             halted=self.halted,
             stopped=dict(self.stopped),
             warnings=(*warnings, *islice(self.noticed, MAX_NOTICED)),
-            reported=options.keep_look,
-            in_experiment=options.in_experiment,
         )
 
     async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:
@@ -250,7 +273,7 @@ class _Run:
             *plan.skill.warnings,
             *plan.suite.warnings,
             *quality,
-            *describe_near_duplicates(plan.twins),
+            *describe_near_duplicates(group_near_duplicates(plan.suite.cases)),
             *(
                 f"{address.name}: {caveat}"
                 for address in plan.models
@@ -267,11 +290,9 @@ class _Run:
         if self.plan.judge:
             await self.models.get(self.plan.judge, "judge")
 
-    async def _run_here(self, run: Run, trial: Trial) -> Result | None:
+    async def _run_here(self, trial: Trial) -> Result | None:
         try:
-            return await run_trial(
-                self.plan, trial, self.models, self.errored.get(trial), run.number
-            )
+            return await run_trial(self.plan, trial, self.models, self.errored.get(trial))
         except CeilingReached as reached:
             self.halted = reached.message
             return None
@@ -285,11 +306,9 @@ class _Run:
             run=run,
             store=self.store.address,
             models=self.models,
-            run_trial=partial(self._run_here, run),
-            persist=lambda result: self.store.add_result(
-                run, result, self.plan.draw_key(result.trial)
-            ),
-            scored=partial(self.store.scored_under, run),
+            run_trial=self._run_here,
+            persist=partial(self.store.add_result, run),
+            settled=partial(self.store.settled_under, run),
         )
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.
         async with aclosing(self.executor.execute(job, session)) as results:
@@ -304,88 +323,50 @@ class _Run:
             self.stopped.setdefault(result.trial.model, result.error)
         if result.trace and result.trace.warnings:
             self.noticed |= dict.fromkeys(result.trace.warnings)
-        if self.options.until_decided is not None:
-            self.outcomes[result.trial] = result.outcome
         logger.debug(
             "%s: %s", result.trial, result.error or ("passed" if result.passed else "failed")
         )
         self.events.result(result)
 
-    async def _execute_in_rounds(
-        self, run: Run, missing: Sequence[Trial], reused: Mapping[str, int]
-    ) -> None:
-        """One seed after the other, until the verdict of each model stands. Results of other runs come by rounds, too:
-        no round may be there in part."""
-        self.outcomes = self._stored_outcomes(run)
-        undecided = list(self.plan.addresses)
-        for seed in self.plan.seeds[: self.options.rounds]:
-            trials = [trial for trial in missing if trial.seed == seed and trial.model in undecided]
-            keys = {self.plan.key(trial): trial for trial in trials}
-            if known := {key: reused[key] for key in keys if key in reused}:
-                self.store.copy_results(run, known)
-                self.outcomes |= self._stored_outcomes(run)
-                trials = [trial for key, trial in keys.items() if key not in known]
+    async def _execute_in_rounds(self, run: Run) -> Run:
+        """One round after the other, until the verdict of each model stands. Only whole rounds are looked at."""
+        waiting = list(self.plan.addresses)
+        for seed in self.plan.seeds:
+            missing = self._missing(run)
+            trials = [each for each in missing if each.seed == seed and each.model in waiting]
             await self._execute(run, trials)
-            settled = self._settled(run)
-            undecided = [model for model in undecided if model not in settled]
-            if not undecided:
-                return
-
-    def _stored_outcomes(self, run: Run) -> dict[Trial, Outcome]:
-        return {
-            Trial(outcome.model, outcome.case, cast("Arm", outcome.arm), outcome.seed): outcome
-            for outcome in self.store.outcomes(run)
-        }
-
-    def _settled(self, run: Run) -> set[str]:
-        """The models whose verdict stands, among all of them, or that only repeat themselves."""
-        if self.options.rounds is not None:
-            return {model for model in self.plan.addresses if self.halted or model in self.stopped}
-        from upskill.runs.results.evaluation import verdict_so_far  # noqa: PLC0415 - arithmetic, only with rounds
-        from upskill.runs.results.looks import looks_of, make_look  # noqa: PLC0415
-        from upskill.verdicts.requirements import are_settled  # noqa: PLC0415
-        from upskill.verdicts.several_models import decide_together  # noqa: PLC0415
-
-        rows = {
-            model: [row for row in self.outcomes.values() if row.model == model]
+            decided = self._decided(run)
+            waiting = [model for model in waiting if model not in decided]
+            if self.halted or not waiting:
+                break
+        # What is decided stays decided: the rounds that were not needed are no part of the plan any more.
+        last_seeds = self.store.last_seeds(run)
+        rounds = {
+            model: last_seeds[model] - self.plan.seed + 1
             for model in self.plan.addresses
+            if model not in waiting and model in last_seeds
         }
-        used_cases = self.plan.used_cases if self.options.keep_look else frozenset[str]()
-        scored = {
-            model: {row.case for row in rows[model] if row.passed is not None} for model in rows
-        }
-        leaked = any(outcome.leaked for outcome in self.outcomes.values())
-        # As the store has them now: another process may have looked meanwhile.
-        looks = {
-            model: looks_of(self.store, run, make_look(self.plan, run, rows[model], model))
-            for model in rows
-            if self.options.keep_look
-        }
+        self.plan = replace(self.plan, rounds={**self.plan.rounds, **rounds})
+        return self._store_plan(run)
 
-        def weigh(model: str, models: int = 1) -> Verdict:
-            verdict = verdict_so_far(
-                run.plan,
-                rows[model],
-                leaked=leaked,
-                looks=looks.get(model),
-                used_cases=used_cases,
-                models=models,
-            )
-            return replace(verdict, model=model)
+    def _decided(self, run: Run) -> Collection[str]:
+        """The models that need no further round."""
+        from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - arithmetic, only with rounds
+        from upskill.verdicts.requirements import are_settled  # noqa: PLC0415
+        from upskill.verdicts.verdict import Reason  # noqa: PLC0415
 
-        return {
-            verdict.model
-            for verdict in decide_together(rows, weigh)
-            if self.halted
-            or verdict.model in self.stopped
-            or verdict.reason in ("isolation", "snapshots", "errors", "no baseline")
-            or are_settled((*self.options.requirements, *self.options.stop_when), verdict)
-            or (
-                verdict.anytime == "suite"
-                and verdict.these_cases
-                and verdict.these_cases.copies >= len(scored[verdict.model] & verdict.case_ids)
-            )
-        }
+        evaluation = evaluation_of(self.store, run, self.plan)
+        hopeless = (Reason.ISOLATION, Reason.NO_BASELINE, Reason.ERRORS)
+        decided: set[str] = set(self.stopped)
+        for verdict in evaluation.verdicts:
+            if self.options.is_settled:
+                rows = evaluation.outcomes_of(verdict.model)
+                stands = self.options.is_settled(verdict, rows)
+            else:
+                stands = are_settled(self.options.requirements, verdict)
+            if stands or verdict.these.reason in hopeless:
+                decided.add(verdict.model)
+        return decided
 
 
 def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, Any] | None:

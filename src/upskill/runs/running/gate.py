@@ -1,217 +1,175 @@
-"""Gate: does an edit leave a skill as good as it was, and does the skill still help?
+"""Gate: did an edit make these cases worse, and does the skill help at all?
 
-Each changed skill has up to three arms: no skill, the skill as it was, the skill as it is. Two plans share the trials
-of the last: against the skill as it was, and against none. Both run in rounds on exactly these cases, with a test that
-stays valid after every look, and stop as soon as they know.
+Each question about a skill is a plan of its own, whose rounds end as soon as its mark is settled (`verdicts.gate`):
 
-The first runs the cases of the base as they were: a case that head fails can't be edited away, and new cases can't
-outweigh it. On exactly these cases nothing is left to chance with a student that always answers the same, so there what
-was seen decides both.
+- the edit against its base, on the cases and checks of the base: a case that the edit fails cannot be edited away, and
+  new cases cannot outweigh it
+- the skill against none, on the cases that it has now: for a new skill, and for one whose base may have helped more
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from upskill.errors import UpskillError, UsageError
-from upskill.plain import counted
 from upskill.runs.planning.plan import Plan
 from upskill.runs.replay.receipt import verify
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions
 from upskill.skills import RECEIPT, REPLIES, Skill
 from upskill.skills.changes import SkillChange
-from upskill.suites import Case, Suite
-from upskill.verdicts.outcome import never_varies
-from upskill.verdicts.requirements import Requirement, parse_requirement
-from upskill.verdicts.verdict import ERRORS, ISOLATION, SAME_ANSWERS, SNAPSHOTS, Verdict
+from upskill.suites import Suite
+from upskill.verdicts import MAX_ROUNDS
+from upskill.verdicts.gate import Assessment, Mark, judge_edit, judge_use, worst_mark
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.verdict import Reason, Verdict
 
-ROUNDS = 12
-TOLERANCE = 0.2  # a loss that an edit may have; what is worse is found long before it is known to be that small
-EXACT = f". {SAME_ANSWERS[0].upper()}{SAME_ANSWERS[1:]}, so this result is exact for these cases"
-Status = Literal["ok", "worse", "hurts", "useless", "undecided", "not run"]
-BLOCKS: tuple[Status, ...] = ("worse", "hurts", "useless", "not run")
+# Nothing was measured, and a broken server or wall must not let an edit pass.
+NOT_MEASURED = (Reason.ISOLATION, Reason.ERRORS)
 Measure = Callable[[Plan, RunOptions], Awaitable[Evaluation]]
+Judge = Callable[[Verdict, Sequence[Outcome]], Assessment]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """To one question about a skill and a model."""
+
+    verdict: Verdict
+    assessment: Assessment
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What is known of one skill on one model."""
+    """What is known of one skill and one model. Without an answer and a problem, there was nothing to check."""
 
     change: SkillChange
     model: str = ""
-    status: Status = "ok"
-    reason: str = ""
-    against_base: Verdict | None = None
-    against_none: Verdict | None = None
-    base_is_exact: bool = (
-        False  # the student never varies, so nothing on these cases is left to chance
-    )
-    none_is_exact: bool = False
+    problem: str = ""  # why it could not be run
+    edit: Answer | None = None  # against the base
+    use: Answer | None = None  # against no skill
+    dropped: int = 0  # cases of the base that the suite lacks now, or has otherwise
+    is_recorded: bool = False  # from recorded answers: no model was asked
+
+    @property
+    def answers(self) -> list[Answer]:
+        return [answer for answer in (self.edit, self.use) if answer is not None]
+
+    @property
+    def mark(self) -> Mark | None:
+        """The worse of its answers'; None: there was nothing to check."""
+        if self.problem:
+            return "block"
+        return worst_mark(answer.assessment.mark for answer in self.answers)
 
 
 @dataclass
 class Gate:
-    """`make_plan` plans a skill with this suite against another skill or none; `measure` runs a plan."""
+    """`make_plan` plans a skill with a suite against another skill or none; `measure` runs a plan."""
 
     make_plan: Callable[[Skill, Suite, Skill | None], Plan]
     measure: Measure
-    tolerance: float = TOLERANCE
-    strict: bool = False  # what stays undecided blocks, too
+    rounds: int = MAX_ROUNDS  # at most
     evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
 
-    async def check(self, change: SkillChange, suite: Suite | None = None) -> list[Checked]:
-        """`suite`: None for that of the skill itself."""
+    async def check(self, change: SkillChange) -> list[Checked]:
+        """A row for each model."""
         head = change.head
-        if head is None:
-            return [
-                Checked(change, status="not run" if change.problem else "ok", reason=change.problem)
-            ]
-        if change.kind in ("unchanged", "renamed"):
-            return [Checked(change)]
+        if head is None or change.kind in ("unchanged", "renamed"):
+            return [Checked(change=change, problem=change.problem)]
         try:
-            suite = suite or Suite.of(head)
+            suite = Suite.of(head)
             if suite is None:
-                return [Checked(change, status="not run", reason="no test cases")]
-            kept, dropped = _cases_before(change, suite)
-            against_base: dict[str, Verdict] = {}
-            exact: set[str] = set()
-            if change.skill_changed and change.base:
-                before = replace(suite, cases=(*kept, *dropped))
-                not_worse = [parse_requirement(f"lift>=-{self.tolerance}")]
-                evaluation = await self._run(self.make_plan(head, before, change.base), not_worse)
-                against_base = {verdict.model: verdict for verdict in evaluation.verdicts}
-                exact = {
-                    model for model in against_base if never_varies(evaluation.outcomes_of(model))
-                }
-            evaluation = await self._run(
-                self.make_plan(head, suite, None), [parse_requirement("lift>0")]
-            )
+                return [Checked(change=change, problem="no test cases")]
+            return await self._ask(change, head, suite)
         except UpskillError as error:
-            return await self._replay(change, head, f"{error.message}. {error.hint}".strip())
-        return [
-            self._judge(
-                change,
-                against_base.get(none.model),
-                none,
-                len(dropped),
-                base_is_exact=none.model in exact,
-                none_is_exact=never_varies(evaluation.outcomes_of(none.model)),
+            return await self._grade_recorded(
+                change, head, f"{error.message}. {error.hint}".strip()
             )
-            for none in evaluation.verdicts
+
+    async def _ask(self, change: SkillChange, head: Skill, suite: Suite) -> list[Checked]:
+        edits: dict[str, Answer] = {}
+        if change.skill_changed and change.base:
+            before = _suite_before(change) or suite
+            plan = self.make_plan(head, replace(before, source=suite.source), change.base)
+            edits = await self._answer(plan, self._judge_edit)
+        uses = await self._answer(self.make_plan(head, suite, None), judge_use)
+        dropped = _count_dropped(change, suite)
+        return [
+            Checked(change=change, model=model, edit=edits.get(model), use=use, dropped=dropped)
+            for model, use in uses.items()
         ]
 
-    async def _replay(self, change: SkillChange, head: Skill, why: str) -> list[Checked]:
+    async def _answer(self, plan: Plan, judge: Judge) -> dict[str, Answer]:
+        """By model."""
+        options = RunOptions(
+            purpose="gate", is_settled=lambda verdict, rows: judge(verdict, rows).is_settled
+        )
+        evaluation = await self.measure(plan, options)
+        self.evaluations.append(evaluation)
+        return {
+            verdict.model: Answer(
+                verdict=verdict,
+                assessment=_assess(verdict, evaluation.outcomes_of(verdict.model), judge),
+                evaluation=evaluation,
+            )
+            for verdict in evaluation.verdicts
+        }
+
+    def _judge_edit(self, verdict: Verdict, outcomes: Sequence[Outcome]) -> Assessment:
+        rounds = len({outcome.seed for outcome in outcomes})
+        return judge_edit(verdict, outcomes, rounds=rounds, most=self.rounds)
+
+    async def _grade_recorded(self, change: SkillChange, head: Skill, why: str) -> list[Checked]:
         """Where no model can be asked: what the answers say that were recorded before this branch.
 
         A branch may not bring its own proof, and nobody has answered with a skill that it changed.
         """
         base, proofs = change.base, (RECEIPT, REPLIES)
         if base is None or any(base.read(path) is None for path in proofs):
-            return [Checked(change, status="not run", reason=why)]
+            return [Checked(change=change, problem=why)]
         is_own = any(base.read(path) != head.read(path) for path in proofs)
         verified = None if is_own or change.skill_changed else await verify(head)
-        if not verified or not verified.verdicts:
-            needed = (
-                "there are no recorded answers for this version. Run `upskill ci` with an API key."
+        if verified is None or verified.evaluation is None:
+            problem = (
+                f"{why} Without a model, nothing can be checked: there are no recorded answers for"
+                " this version. Run `upskill ci` with an API key."
             )
-            return [
-                Checked(
-                    change,
-                    status="not run",
-                    reason=f"{why} Without a model, nothing can be checked: {needed}",
-                )
-            ]
-        suite = Suite.of(head)
-        dropped = len(_cases_before(change, suite)[1]) if suite else 0
-        return [self._judge(change, None, verdict, dropped) for verdict in verified.verdicts]
-
-    async def _run(self, plan: Plan, stop_when: Sequence[Requirement]) -> Evaluation:
-        # One look for both: at what it does now, not at what it did before.
-        keep_look = plan.reference_skill is None
-        options = RunOptions(until_decided="suite", stop_when=stop_when, keep_look=keep_look)
-        evaluation = await self.measure(plan, options)
-        self.evaluations.append(evaluation)
-        return evaluation
-
-    def _judge(
-        self,
-        change: SkillChange,
-        base: Verdict | None,
-        none: Verdict,
-        dropped: int,
-        *,
-        base_is_exact: bool = False,
-        none_is_exact: bool = False,
-    ) -> Checked:
-        loss = -base.lift if base and base.lift is not None else 0.0
-        decision = none.decision_if_exact if none_is_exact else none.decision
-        exact = EXACT if decision != none.decision else ""
-        status: Status = "ok"
-        reason = ""
-        broken = next(
-            (
-                each
-                for each in (base, none)
-                if each and each.reason in (ERRORS, ISOLATION, SNAPSHOTS)
-            ),
-            None,
-        )
-        if broken:
-            status, reason = "not run", broken.recommendation
-        elif base and base.decision == "hurts":
-            status, reason = "worse", "the edit makes it worse"
-        elif base_is_exact and loss > self.tolerance:
-            status, reason = "worse", f"the edit makes it worse{EXACT}"
-        elif decision == "hurts":
-            status, reason = "hurts", f"the model does better without it{exact}"
-        elif decision == "no effect":
-            status, reason = "useless", f"the model does as well without it{exact}"
-        elif base and base.interval and base.interval[0] < -self.tolerance and not base_is_exact:
-            after = counted(base.pairs, "pair")
-            status, reason = (
-                "undecided",
-                f"after {after} it is unclear whether the edit loses more than {in_points(self.tolerance)}",
+            return [Checked(change=change, problem=problem)]
+        evaluation, suite = verified.evaluation, Suite.of(head)
+        return [
+            Checked(
+                change=change,
+                model=verdict.model,
+                use=Answer(
+                    verdict=verdict,
+                    assessment=_assess(verdict, evaluation.outcomes_of(verdict.model), judge_use),
+                    evaluation=evaluation,
+                ),
+                dropped=_count_dropped(change, suite) if suite else 0,
+                is_recorded=True,
             )
-        elif decision == "undecided":
-            status, reason = (
-                "undecided",
-                f"after {counted(none.pairs, 'pair')} it is unclear whether it helps",
-            )
-        elif base_is_exact and loss <= 0:
-            reason = f"{'better than' if loss < 0 else 'as good as'} before on these cases"
-        elif base_is_exact:
-            reason = f"loses {in_points(loss)} on these cases; up to {in_points(self.tolerance)} are allowed"
-        if dropped:
-            also = "; they count in before → now" if base else ""
-            reason = f"{reason or 'passes'}; removes or changes {counted(dropped, 'case')} in its suite{also}"
-        return Checked(change, none.model, status, reason, base, none, base_is_exact, none_is_exact)
-
-    def blocks(self, checked: Checked) -> bool:
-        return checked.status in BLOCKS or (self.strict and checked.status == "undecided")
+            for verdict in evaluation.verdicts
+        ]
 
 
-def in_points(share: float) -> str:
-    return counted(round(100 * share), "point")
+def _assess(verdict: Verdict, outcomes: Sequence[Outcome], judge: Judge) -> Assessment:
+    assessment = judge(verdict, outcomes)
+    if verdict.reason in NOT_MEASURED:
+        return replace(assessment, mark="block")
+    return assessment
 
 
-def _cases_before(change: SkillChange, suite: Suite) -> tuple[list[Case], list[Case]]:
-    """The cases of the base: those that its successor still has, and those that it lacks or has with other checks.
-
-    Where the base has none, those of its successor are all there is.
-    """
+def _suite_before(change: SkillChange) -> Suite | None:
+    """The base's; None where it has none, or a broken one, which the edit may repair."""
     try:
-        before = Suite.of(change.base) if change.base else None
-    except UsageError:  # the edit may be what repairs it
-        before = None
-    if before is None:
-        return list(suite.cases), []
+        return Suite.of(change.base) if change.base else None
+    except UsageError:
+        return None
+
+
+def _count_dropped(change: SkillChange, suite: Suite) -> int:
+    before = _suite_before(change)
     now = {case.fingerprint for case in suite.cases}
-    dropped = [case for case in before.cases if case.fingerprint not in now]
-    renamed = [
-        replace(case, id=f"{case.id} (before)") if case.id in suite.by_id else case
-        for case in dropped
-    ]
-    return [case for case in before.cases if case.fingerprint in now], renamed
+    return sum(case.fingerprint not in now for case in before.cases) if before else 0

@@ -7,11 +7,10 @@ A judge that gives no grade is always an error: verdicts count it against whatev
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 import traceback
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,8 +33,8 @@ from upskill.errors import (
     wrap_trial_errors,
 )
 from upskill.models import Model, Reply, Request, RequestHash
-from upskill.models.cache import NotRecorded, track_requests, track_reused
-from upskill.models.draws import Draws, count_failure, track_draws
+from upskill.models.cache import NotRecorded, track_requests
+from upskill.models.failures import stays_missing
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import CheckFinding, Plan, Result, Trial, task_of
 from upskill.suites import Case
@@ -62,7 +61,6 @@ BOUNDS = (
 
 
 _NO_SANDBOX = nullcontext()
-_NONE_REUSED = nullcontext[Sequence[Usage]](())
 # Folders that are empty without what is removed go too, and the home folder is as new in every arm.
 _TIDY_UP = """
 temporary=$2; cd "$1" || exit; shift 2
@@ -78,47 +76,22 @@ touch .
 
 
 async def run_trial(
-    plan: Plan, trial: Trial, models: Models, previous: Result | None = None, run: int = 0
+    plan: Plan, trial: Trial, models: Models, previous: Result | None = None
 ) -> Result:
-    """Run one trial. Whatever goes wrong around the student makes it errored, never failed.
+    """Run one trial. Whatever goes wrong around the student makes it missing, never failed.
 
-    What a student does instead of answering is its failure. `previous` is the result of an errored try: an answer in it
-    is graded again, or replies are drawn again from the cache if the student acted; what it cost stays counted. An
-    exception that is not ours is a bug in upskill. `run`: the number of the run that the result belongs to.
+    What a student does instead of answering is its failure. `previous` is the result of an earlier try that cannot have
+    reached the student, or whose answer waits for a program that a check needs. An exception that is not ours is a bug
+    in upskill.
     """
     started = time.perf_counter()
-    key = plan.key(trial)
-    repeats = answers_the_same(plan, trial.model)
-    draws = models.draws(
-        plan.draw_key(trial), key, 0 if repeats else run
-    )  # 0: a killed command is not noted
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with (
-        track_draws(draws),
-        track_requests() as requests,
-        track_reused() if previous else _NONE_REUSED as reused,
-    ):
-        if previous:
-            draws.include(previous.redraws)
-        if models.cassette and (
-            recorded := models.cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
-        ):
-            draws.include(recorded.redraws)
+    with track_requests() as requests:
         try:
-            passed = await _run_and_check(plan, trial, models, attempt, draws)
-        except StoreError:
-            raise
-        except (UsageError, CeilingReached, asyncio.CancelledError) as raised:
-            if (
-                isinstance(raised, asyncio.CancelledError)
-                and draws.begun
-                and not attempt.trace
-                and not repeats
-            ):
-                draws.add("interrupted")
-            draws.end()
+            passed = await _run_and_check(plan, trial, models, attempt)
+        except (StoreError, UsageError, CeilingReached):
             raise
         except TrialError as raised:
             error = raised
@@ -131,49 +104,59 @@ async def run_trial(
         except Exception as raised:
             error = TrialError(f"{type(raised).__name__}: {raised}")
             error.traceback = traceback.format_exc()
-        if error and attempt.asked:
-            count_failure(error)
-        if error and not attempt.trace:
-            await models.forget(
-                request.key for request in requests
-            )  # or the next attempt would get the same replies
-        elif error:
-            await models.forget(
-                request.key for request in attempt.judged_with
-            )  # what the student said stays as it is
     trace, judge = attempt.trace, attempt.judge
     judging = judge.usage if judge else NO_USAGE
-    earlier, asked_before = NO_USAGE, list[RequestHash]()
+    asked_before: list[RequestHash] = []
     if previous:
         asked_before = [
             request for request in previous.asked if attempt.regraded and not request.role
         ]
-        again = (previous.usage,) if attempt.regraded else reused
-        earlier = previous.earlier + (previous.usage - sum(again, NO_USAGE))
         judging = judging + previous.judging
+    cause = attempt.cause
+    if error:
+        cause = "judge" if trace and _is_by_judge(error) else ""
     return Result(
         trial,
-        key,
-        passed,
-        str(error) if error else "",
-        trace,
-        tuple(attempt.findings),
-        trace.usage if trace else (error.usage if error else None) or NO_USAGE,
-        judging,
-        round(time.perf_counter() - started, 4),
-        isinstance(error, ModelError) and error.fatal,
-        attempt.activated,
-        attempt.leak,
-        error.traceback if error else "",
-        attempt.cause
-        if error is None
-        else "judge"
-        if attempt.trace and _is_by_judge(error)
-        else "",
-        earlier,
-        (*asked_before, *requests, *attempt.judged_with),
-        dict(draws.reasons),
+        key=plan.key(trial),
+        passed=passed,
+        error=str(error) if error else "",
+        trace=trace,
+        findings=tuple(attempt.findings),
+        usage=trace.usage if trace else (error.usage if error else None) or NO_USAGE,
+        judging=judging,
+        seconds=round(time.perf_counter() - started, 4),
+        fatal=isinstance(error, ModelError) and error.fatal,
+        activated=attempt.activated,
+        leak=attempt.leak,
+        traceback=error.traceback if error else "",
+        cause=cause,
+        asked=(*asked_before, *requests, *attempt.judged_with),
+        is_final=error is None or _is_final(plan, trial, attempt, error),
     )
+
+
+def _is_final(plan: Plan, trial: Trial, attempt: _Progress, error: TrialError) -> bool:
+    """Whether the trial is missing for good. An exact student gives the same answer when it is asked again."""
+    if plan.is_exact(trial.model) and not (attempt.trace and _is_by_judge(error)):
+        return False
+    answered = attempt.calls.answered or attempt.trace is not None
+    return stays_missing(error, asked=attempt.calls.asked, answered=answered)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Calls:
+    """The student's model, and whether it was asked and has answered in this attempt."""
+
+    model: Model | None = None
+    asked: bool = False
+    answered: bool = False
+
+    async def reply(self, request: Request) -> Reply:
+        assert self.model is not None
+        self.asked = True
+        reply = await self.model.reply(request)
+        self.answered = True
+        return reply
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -182,7 +165,7 @@ class _Progress:
 
     previous: Result | None = None
     regraded: bool = False  # the answer is that of the previous try
-    asked: bool = False  # the student has been set to work
+    calls: _Calls = field(default_factory=_Calls)  # of the student
     trace: Trace | None = None
     judge: _Judge | None = None
     findings: list[CheckFinding] = field(default_factory=list[CheckFinding])
@@ -194,14 +177,7 @@ class _Progress:
     )  # what the judge was asked
 
 
-def answers_the_same(plan: Plan, model: str) -> bool:
-    """An embedded model that only chats gives the same answer when a trial is started again, so that is no new draw."""
-    return plan.addresses[model].provider == "local" and plan.agent == "chat" and plan.judge is None
-
-
-async def _run_and_check(
-    plan: Plan, trial: Trial, models: Models, attempt: _Progress, draws: Draws
-) -> bool:
+async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress) -> bool:
     case = plan.suite.by_id[trial.case]
     agent: Agent = AGENTS.load(plan.agent)()
     attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
@@ -210,9 +186,10 @@ async def _run_and_check(
         with wrap_trial_errors(ModelError, f"asking {trial.model}"):
             address = plan.addresses[trial.model]
             context = models.context
+            attempt.calls.model = await models.get(address)
             student = Student(
                 address,
-                await models.get(address),
+                attempt.calls,
                 sandbox,
                 context.keys,
                 models.ledger,
@@ -223,9 +200,10 @@ async def _run_and_check(
                 attempt.previous.trace if attempt.previous and not agent.needs_sandbox else None
             )
             attempt.regraded = stored is not None
-            attempt.asked = True
-            if isinstance(agent, ExternalAgent):  # which asks a model of its own
-                await draws.begin()
+            if isinstance(
+                agent, ExternalAgent
+            ):  # which asks a model of its own, and says how far it came
+                attempt.calls.asked = True
             attempt.trace = trace = stored or await agent.run(task, student)
             attempt.cause = _cause_of(trace, task)
         own = plan.canary(trial) if task.skill and agent.needs_sandbox else ""

@@ -1,9 +1,9 @@
-"""A Store keeps runs with results, looks and feedback, replies of models, batches, and candidates for better skills.
+"""A Store keeps runs with results and feedback, notes, replies of models, batches, and candidates for better skills.
 
 Kinds: `sqlite` (a file in a folder, or memory) and `postgresql` (a server). `open_store` picks one by the address: a
 folder, a URL whose scheme is the name of a kind, or None for memory. A kind is a `Database`, which the `Store` runs on.
 
-- `store`: the Store, in SQL for every kind; `rows`: Run, Progress, Page, Look, Review, Batch, Candidate, and a result
+- `store`: the Store, in SQL for every kind; `rows`: Run, Progress, Page, Review, Batch, Candidate, and a result
   as a row
 - `tables`: the description of all tables, from which the schemas of both kinds follow
 - `database`: what SQL runs on, and many writes in one commit; `sqlite`, `postgres`: the kinds
@@ -19,14 +19,13 @@ from upskill.errors import UsageError
 from upskill.registry import Registry
 from upskill.runs.stores.addresses import is_url, url_scheme, without_password
 from upskill.runs.stores.database import Database
-from upskill.runs.stores.rows import Batch, Candidate, Look, Page, Progress, Review, Run
+from upskill.runs.stores.rows import Batch, Candidate, Page, Progress, Review, Run
 from upskill.runs.stores.store import Store
 
 __all__ = [
     "STORES",
     "Batch",
     "Candidate",
-    "Look",
     "Page",
     "Progress",
     "Review",

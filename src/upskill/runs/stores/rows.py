@@ -1,21 +1,21 @@
-"""What a store contains: runs, results, reviews, looks, batches and candidates, and the rows they are stored in."""
+"""What a store contains: runs, results, reviews, batches and candidates, and the rows they are stored in."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from upskill.models import RequestHash
 from upskill.plain import counted
-from upskill.runs.planning.plan import CheckFinding, Result, Trial
+from upskill.runs.planning.plan import CheckFinding, Purpose, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores.tables import to_json
 from upskill.skills import SkillFile
-from upskill.traces import NO_USAGE, Step, Trace, Usage
+from upskill.traces import Step, Trace, Usage
 
 INSTANT = 0.1  # seconds: a trial that took less was answered from the store or a script
 
@@ -41,7 +41,11 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        return self.passed + self.failed == self.trials
+        return self.passed + self.failed + self.errored >= self.trials
+
+    @property
+    def purpose(self) -> Purpose:
+        return self.plan.purpose
 
     @property
     def models(self) -> list[str]:
@@ -110,43 +114,6 @@ class Candidate:
     files: str  # all of its files, as JSON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One verdict of one report: what somebody was shown of a skill, a suite and a model."""
-
-    run: str  # the id of the run
-    model: str
-    skill: str  # its name
-    skill_hash: str  # of what students see
-    suite: str  # where it was read from
-    suite_fingerprint: str
-    cases: Mapping[str, str]  # the hash of each case, by its id
-    runs: int
-    seed: int
-    margin: float
-    scope: str  # of `--until-decided`; empty without it
-    trials: int  # that were scored
-    pairs: int = 0
-    decision: str = ""
-    verdict: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as JSON has it
-    version: str = ""  # of upskill, which computed it
-    # By arm and case: a hash for each scored trial, of what was asked and what came of it. Empty: not known.
-    hashes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    fresh: bool = False  # its run drew every trial anew
-    asked: str = ""  # when
-    asked_by: str = ""  # the user's name on this machine
-    number: int = 0  # in the order in which they were added; 0: not yet
-
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """Two looks with the same one showed the same results in the same way."""
-        return self.run, self.model, self.margin, self.scope, self.trials
-
-    @property
-    def seeds(self) -> range:
-        return range(self.seed, self.seed + self.runs)
-
-
 def result_to_row(run: int, result: Result) -> dict[str, Any]:
     trial, usage, trace = result.trial, result.usage, result.trace
     checks_passed, checks = result.checks_passed
@@ -178,10 +145,7 @@ def result_to_row(run: int, result: Result) -> dict[str, Any]:
         "bug": result.bug,
         "snapshot": trace.model if trace else "",
         "cause": result.cause,
-        "earlier_tokens": result.earlier.total_tokens,
-        "earlier_cost_usd": result.earlier.cost_usd,
-        "answer": result.answer_hash,
-        "redraws": sum(result.redraws.values()),
+        "final": result.is_final,
     }
 
 
@@ -209,9 +173,8 @@ def result_from_row(row: Mapping[str, Any]) -> Result:
         leak=row["leak"],
         traceback=detail.get("traceback", ""),
         cause=row["cause"],
-        earlier=Usage(**detail["earlier"]) if "earlier" in detail else NO_USAGE,
         asked=tuple(RequestHash(*hashes) for hashes in detail.get("asked", ())),
-        redraws=detail.get("redraws", {}),
+        is_final=row["final"],
     )
 
 
@@ -226,10 +189,6 @@ def _detail(result: Result) -> dict[str, Any]:
     }
     if result.asked:
         detail["asked"] = [request if request.role else request[:2] for request in result.asked]
-    if result.earlier != NO_USAGE:
-        detail["earlier"] = result.earlier
-    if result.redraws:
-        detail["redraws"] = result.redraws
     if result.traceback:
         detail["traceback"] = result.traceback
     if result.trace is not None:

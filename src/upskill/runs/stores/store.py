@@ -1,4 +1,4 @@
-"""The Store: runs with results, looks and feedback, replies of models, batches, and candidates for better skills.
+"""The Store: runs with results and feedback, notes, replies of models, batches, and candidates for better skills.
 
 A write is durable when its call returns. Long results are iterators; you may write while iterating. A trial's key is
 unique within a run, so its result is stored once, no matter who writes it.
@@ -7,10 +7,9 @@ unique within a run, so its result is stored once, no matter who writes it.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from itertools import islice
 from sys import intern
@@ -18,7 +17,6 @@ from typing import Any, Self
 from uuid import uuid4
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.models.draws import OpenDraw
 from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores.database import ROWS_AT_ONCE, Database, Transaction, chunks, marks
@@ -26,7 +24,6 @@ from upskill.runs.stores.rows import (
     INSTANT,
     Batch,
     Candidate,
-    Look,
     Page,
     Progress,
     Review,
@@ -39,10 +36,7 @@ from upskill.runs.stores.rows import (
 from upskill.runs.stores.tables import (
     BATCHES,
     CANDIDATES,
-    DRAWS,
     FEEDBACK,
-    LOOKS,
-    OPEN_DRAWS,
     REPLIES,
     RESULTS,
     RUNS,
@@ -54,7 +48,7 @@ from upskill.verdicts.outcome import Outcome
 MAX_INTEGER = 2**63 - 1  # of a database
 RUNS_SEARCHED = 20  # of a skill, for results that can be used again
 _SPENDERS = (
-    ("student", "input_tokens + output_tokens + earlier_tokens", "cost_usd + earlier_cost_usd"),
+    ("student", "input_tokens + output_tokens", "cost_usd"),
     ("judge", "judge_tokens", "judge_cost_usd"),
 )
 # All are in the index `results_for_reports`, so that no trace is read.
@@ -82,25 +76,21 @@ _OUTCOME_COLUMNS = (
         "bug",
         "cause",
     ),
-    *("snapshot", "answer", "redraws"),
+    "snapshot",
 )
 _TRIAL_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
 
-# An errored result gives way to a later one; a scored result stays as it is.
+# A result stays as it is, unless the student cannot have been asked for it.
 ADD_RESULT = RESULTS.upsert(
-    [name for name in RESULTS.names if name not in _TRIAL_COLUMNS], only_if="results.passed IS NULL"
+    [name for name in RESULTS.names if name not in _TRIAL_COLUMNS], only_if="NOT results.final"
 )
-KEEP_DRAWS = DRAWS.upsert(["reasons"])
-_BEGIN_DRAW = OPEN_DRAWS.upsert()
-_END_DRAW = "DELETE FROM open_draws WHERE key = ? AND run = ? AND trial = ?"
 ADD_REPLY = REPLIES.upsert([name for name in REPLIES.names if name != "key"])
 _COPY_RESULT = f"""
 INSERT INTO results ({", ".join(RESULTS.names)})
-SELECT {", ".join("?" if name == "run" else name for name in RESULTS.names)} FROM results WHERE run = ? AND key = ?
-ON CONFLICT DO NOTHING
+SELECT {", ".join("?" if name in ("run", "key") else name for name in RESULTS.names)} FROM results
+WHERE run = ? AND key = ? ON CONFLICT DO NOTHING
 """  # noqa: S608 - only the names of our own columns
-# A part of an experiment counts as a run of its own once somebody has looked at it. Quotes in texts are escaped.
-_WHOLE = """(plan NOT LIKE '%"in_experiment":true%' OR EXISTS (SELECT 1 FROM looks WHERE looks.run = runs.id))"""
+_LISTED = "purpose <> 'search'"  # which runs dozens of plans and reports the result itself
 _ONE_TRIAL = "run = ? AND case_id = ? AND model = ? AND seed = ? AND arm = ?"
 
 
@@ -128,14 +118,15 @@ class Store:
         where = "number = (SELECT MAX(number) FROM runs WHERE fingerprint = ?)"
         return next(map(_read_run, self.database.rows(_runs_query(where), plan.fingerprint)), None)
 
-    def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
-        """The latest run of this plan and True, or a new one and False. `fresh` always starts a new one."""
+    def start_run(self, plan: Plan, version: str) -> tuple[Run, bool]:
+        """The run of this plan and True, or a new one and False."""
         name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
         row = {
             "fingerprint": plan.fingerprint,
             "skill": plan.skill.name,
             "created": timestamp(),
             "version": version,
+            "purpose": plan.purpose,
             "trials": len(plan),
             "plan": StoredPlan.of(plan).to_dict(),
         }
@@ -144,7 +135,7 @@ class Store:
             # Looked up and added in one transaction: another process may be starting the same plan.
             query = "SELECT id FROM runs WHERE fingerprint = ? ORDER BY number"
             known = db.execute(query, (plan.fingerprint,)).fetchall()
-            if known and not fresh:
+            if known:
                 return known[-1][0], True
             run_id = free_run_id(db, name, len(known))
             db.execute(RUNS.insert(), RUNS.encode({**row, "id": run_id}))
@@ -153,21 +144,25 @@ class Store:
         run_id, is_known = self.database.transact(start)
         return self.run(run_id), is_known
 
-    def annotate(self, run: Run, **settings: Any) -> Run:
-        """Settings are about how a run is analyzed, and are not part of its trials."""
+    def annotate(self, run: Run, trials: int | None = None, **settings: Any) -> Run:
+        """Settings are about how a run is analyzed, and how many rounds it has, which decides how many `trials`."""
         plan = replace(run.plan, **settings)
-        if plan == run.plan:
+        trials = run.trials if trials is None else trials
+        if plan == run.plan and trials == run.trials:
             return run
         self.database.execute(
-            "UPDATE runs SET plan = ? WHERE number = ?", to_json(plan.to_dict()), run.number
+            "UPDATE runs SET plan = ?, trials = ? WHERE number = ?",
+            to_json(plan.to_dict()),
+            trials,
+            run.number,
         )
         return self.run(run.id)
 
     def run(self, name: str) -> Run:
-        """A run by its id, the start of its id, or `last` (no part of an experiment); UsageError unless one matches."""
+        """A run by its id, the start of its id, or `last` (of those that are listed); UsageError unless one matches."""
         rows = self.database.rows
         if name == "last":
-            numbers = rows(f"SELECT number FROM runs WHERE {_WHOLE} ORDER BY number DESC LIMIT 1")  # noqa: S608
+            numbers = rows(f"SELECT number FROM runs WHERE {_LISTED} ORDER BY number DESC LIMIT 1")  # noqa: S608
         else:
             numbers = rows("SELECT number FROM runs WHERE id = ?", name) or rows(
                 "SELECT number FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number",
@@ -189,21 +184,14 @@ class Store:
         return _read_run(rows(_runs_query("number = ?"), numbers[0][0])[0])
 
     def runs(
-        self, skill: str | None = None, *, newest_first: bool = False, whole: bool = False
+        self, skill: str | None = None, *, newest_first: bool = False, listed: bool = False
     ) -> Iterator[Run]:
-        """`whole`: without the parts of experiments."""
+        """`listed`: without those of searches."""
         where, values = ("TRUE", ()) if skill is None else ("skill = ?", (skill,))
         query = _runs_query(
-            f"{where} AND {_WHOLE}" if whole else where, "DESC" if newest_first else "ASC"
+            f"{where} AND {_LISTED}" if listed else where, "DESC" if newest_first else "ASC"
         )
         return map(_read_run, self.database.stream(query, *values))
-
-    def is_part(self, run: Run) -> bool:
-        """Whether it is one of the dozens of runs in an experiment, and was never reported."""
-        return not self.database.rows(
-            f"SELECT 1 FROM runs WHERE number = ? AND {_WHOLE}",  # noqa: S608
-            run.number,
-        )
 
     def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
         """Newest first; `before`: only those before the run with this number."""
@@ -217,17 +205,11 @@ class Store:
             )
         ]
 
-    def unreported_runs(self, but: Run, until: str) -> Iterator[Run]:
-        """Those begun until then of which some trials have a score and no verdict was shown."""
-        where = "runs.number <> ? AND created <= ? AND NOT EXISTS (SELECT 1 FROM looks WHERE looks.run = runs.id)"
-        query = _runs_query(where, having="SUM(passed + failed) > 0")
-        return map(_read_run, self.database.stream(query, but.number, until))
-
     def skills(self) -> dict[str, tuple[int, str]]:
-        """By name: how many runs each skill has, and the id of the latest, without the parts of experiments."""
+        """By name: how many runs each skill has, and the id of the latest, without those of searches."""
         query = f"""
             SELECT runs.skill, by_skill.count, runs.id FROM runs JOIN
-            (SELECT COUNT(*) AS count, MAX(number) AS latest FROM runs WHERE {_WHOLE} GROUP BY skill) AS by_skill
+            (SELECT COUNT(*) AS count, MAX(number) AS latest FROM runs WHERE {_LISTED} GROUP BY skill) AS by_skill
             ON number = latest
         """  # noqa: S608 - only fixed words
         return {
@@ -247,7 +229,7 @@ class Store:
             if not is_ours:
                 raise UsageError(
                     f"another process is already working on run {run.id}",
-                    "Wait for it and run the same command again, or start another run with --fresh.",
+                    "Wait for it, then run the same command again.",
                 )
             yield
 
@@ -285,46 +267,46 @@ class Store:
 
     # Results.
 
-    async def add_result(self, run: Run, result: Result, draw: str = "") -> None:
-        """Store a result; durable when it returns. It replaces an errored result of its trial, never a scored one.
+    async def add_result(self, run: Run, result: Result) -> None:
+        """Store a result; durable when it returns. It replaces one that is not final."""
+        await self.database.write(ADD_RESULT, RESULTS.encode(result_to_row(run.number, result)))
 
-        `draw`: the key that its draws are kept under.
+    def find_results(self, skill: str, keys: Iterable[str], purpose: str = "") -> dict[str, int]:
+        """By key: the number of the first run of this skill with a final result under it.
+
+        The first: all draws count, so nothing that came later replaces one. Nothing is taken from a replay, where
+        somebody else says what was answered. `purpose`: only from runs with this one.
         """
-        if (
-            draw and result.redraws and not run.plan.replay
-        ):  # a worker may have had no store to keep them in
-            self.keep_draws(draw, result.redraws)
-        stored = self.database.write(ADD_RESULT, RESULTS.encode(result_to_row(run.number, result)))
-        if draw:
-            self.database.write_later(
-                _END_DRAW, (draw, run.number, result.key)
-            )  # in the same commit, or in the next
-        await stored
-
-    def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
-        """By key: the number of the first run of this skill with a scored result under it.
-
-        The first: somebody may have drawn again because they did not like that one. For the same reason, nothing is
-        taken from a run of a part of the suite; nor from a replay, where somebody else says what was answered.
-        """
-        of_suites = (
-            run.number
-            for run in self.runs(skill, newest_first=True)
-            if run.plan.suite.part is None and not run.plan.replay
-        )
-        runs = list(islice(of_suites, RUNS_SEARCHED))
+        runs = [run.number for run in self.recent_runs(skill) if purpose in ("", run.purpose)]
         first_runs: dict[str, int] = {}
         for some in chunks(keys) if runs else ():
             query = f"""
                 SELECT key, MIN(run) FROM results
-                WHERE run IN ({marks(runs)}) AND key IN ({marks(some)}) AND passed IS NOT NULL AND leak = ''
+                WHERE run IN ({marks(runs)}) AND key IN ({marks(some)}) AND final AND leak = ''
                 GROUP BY key
             """  # noqa: S608 - only fixed words
             first_runs |= dict(self.database.rows(query, *runs, *some))
         return first_runs
 
-    def copy_results(self, run: Run, runs_by_key: Mapping[str, int]) -> None:
-        rows = [(run.number, number, key) for key, number in runs_by_key.items()]
+    def recent_runs(self, skill: str) -> list[Run]:
+        """The latest runs of this skill, newest first, but for replays."""
+        runs = (run for run in self.runs(skill, newest_first=True) if not run.plan.replay)
+        return list(islice(runs, RUNS_SEARCHED))
+
+    def finished_at(self, run: Run, keys: Sequence[str]) -> dict[str, str]:
+        """By key: when a final result of this run was stored."""
+        found: dict[str, str] = {}
+        for some in chunks(keys):
+            query = f"""
+                SELECT key, finished FROM results
+                WHERE run = ? AND key IN ({marks(some)}) AND final AND leak = ''
+            """  # noqa: S608 - only fixed words
+            found |= dict(self.database.rows(query, run.number, *some))
+        return found
+
+    def copy_results(self, run: Run, sources: Mapping[str, tuple[int, str]]) -> None:
+        """By the key that a result gets in this run: the number of another run, and its key there."""
+        rows = [(run.number, key, number, before) for key, (number, before) in sources.items()]
         self.database.executemany(_COPY_RESULT, rows)
 
     def results(
@@ -357,16 +339,15 @@ class Store:
         keys = self.database.rows(query, run.number, *_order(trial))
         return next(self._results_under(run, keys[0]), None) if keys else None
 
-    def errored(self, run: Run) -> Iterator[Result]:
+    def unsettled(self, run: Run) -> Iterator[Result]:
+        """Errors that are tried again when the run goes on."""
         columns = ", ".join(RESULTS.names)
-        query = f"SELECT {columns} FROM {self.database.errored_results} WHERE run = ? AND passed IS NULL"  # noqa: S608
+        query = f"SELECT {columns} FROM {self.database.errored_results} WHERE run = ? AND passed IS NULL AND NOT final"  # noqa: S608
         return map(result_from_row, RESULTS.decode(self.database.stream(query, run.number)))
 
-    def scored_under(self, run: Run, keys: Iterable[str]) -> Iterator[Result]:
+    def settled_under(self, run: Run, keys: Iterable[str]) -> Iterator[Result]:
         for some in chunks(keys):
-            yield from (
-                result for result in self._results_under(run, some) if result.passed is not None
-            )
+            yield from (result for result in self._results_under(run, some) if result.is_final)
 
     def _results_under(self, run: Run, keys: Sequence[str]) -> Iterator[Result]:
         rows = self.database.rows(
@@ -408,11 +389,19 @@ class Store:
             for case, passed, scored in self.database.rows(query, run.number, model, arm)
         }
 
-    def scored(self, run: Run) -> Iterator[Trial]:
-        query = RESULTS.select(
-            "run = ? AND passed IS NOT NULL", ["model", "case_id", "arm", "seed"]
-        )
+    def settled(self, run: Run) -> Iterator[Trial]:
+        """The trials with a result that stays."""
+        query = RESULTS.select("run = ? AND final", ["model", "case_id", "arm", "seed"])
         return (Trial(*row) for row in self.database.stream(query, run.number))
+
+    def last_seeds(self, run: Run) -> dict[str, int]:
+        """By model: the seed of the last round that has a result."""
+        query = "SELECT model, MAX(seed) FROM results WHERE run = ? AND final GROUP BY model"
+        return dict(self.database.rows(query, run.number))
+
+    def scored_cases(self, run: Run) -> list[str]:
+        query = "SELECT DISTINCT case_id FROM results WHERE run = ? AND passed IS NOT NULL"
+        return [row[0] for row in self.database.rows(query, run.number)]
 
     def count_calls(self, run: Run) -> int:
         """A lower bound: retries are not seen here."""
@@ -424,7 +413,7 @@ class Store:
         return int(self.database.rows(query, run.number)[0][0])
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
-        """Tokens and dollars by role, errored tries included (None: unknown). A trial in several runs counts once."""
+        """Tokens and dollars by role, probes included (None: unknown). A trial in several runs counts once."""
         spent: dict[str, tuple[int, float | None]] = {}
         # In one run a trial is there once, and the index that has all of this is in its order.
         trial = "key" if len(runs) > 1 else "case_id, model, seed, arm"
@@ -441,6 +430,11 @@ class Store:
             ]
             if total:
                 spent[role] = (int(total), None if is_unpriced else float(dollars))
+        for probe in (probe for run in runs for probe in run.plan.probes.values()):
+            tokens, dollars = spent.get("student", (0, 0.0))
+            if dollars is not None:
+                dollars = None if probe.cost_usd is None else dollars + probe.cost_usd
+            spent["student"] = (tokens + probe.tokens, dollars)
         return spent
 
     def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:
@@ -511,31 +505,6 @@ class Store:
         )
         return [Review(Trial(*row[:4]), *row[4:]) for row in self.database.rows(query, run.number)]
 
-    # Looks: what was reported of skills, so that looking again is counted.
-
-    def add_look(self, look: Look) -> Look:
-        """A look that is stored already stays as it is, but for its verdict, and is returned."""
-        self.database.execute(
-            LOOKS.upsert(["verdict"]), *LOOKS.encode(asdict(look) | {"draws": look.hashes})
-        )
-        where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
-        return self._looks(where, *look.identity)[0]
-
-    def looks_at(self, run: str) -> list[Look]:
-        return self._looks("run = ? ORDER BY number", run)
-
-    def latest_looks(self, skill: str, count: int) -> list[Look]:
-        return self._looks("skill = ? ORDER BY number DESC LIMIT ?", skill, count)
-
-    def looks(self, skill: str | None = None) -> list[Look]:
-        """Oldest first: all, or those at a skill of this name."""
-        where, values = ("TRUE", ()) if skill is None else ("skill = ?", (skill,))
-        return self._looks(f"{where} ORDER BY number", *values)
-
-    def _looks(self, where: str, *values: object) -> list[Look]:
-        rows = LOOKS.decode(self.database.rows(LOOKS.select(where), *values))
-        return [Look(hashes=row.pop("draws"), **row) for row in rows]
-
     # Replies.
 
     def reply(self, key: str) -> str | None:
@@ -563,24 +532,20 @@ class Store:
     async def forget_reply(self, key: str) -> None:
         await self.database.write("DELETE FROM replies WHERE key = ?", (key,))
 
-    def draws(self, key: str) -> dict[str, int]:
-        """The failed draws of what has this key (`Plan.draw_key`), by reason, in all runs."""
-        rows = self.database.rows("SELECT reasons FROM draws WHERE key = ?", key)
-        return json.loads(rows[0][0]) if rows else {}
+    def notes(self, beginning: str) -> dict[str, str]:
+        """What was noted under the keys that begin like this. Notes lie beside the replies, and are never pruned."""
+        rows = self.database.rows(
+            "SELECT key, reply FROM replies WHERE role = 'note' AND key >= ? AND key < ?",
+            beginning,
+            beginning + chr(0x10FFFF),
+        )
+        return dict(rows)
 
-    def keep_draws(self, key: str, draws: Mapping[str, int]) -> None:
-        """The larger count of each reason stands: another process may have had the same trial."""
-
-        def merge(db: Transaction) -> None:
-            rows = db.execute("SELECT reasons FROM draws WHERE key = ?", (key,)).fetchall()
-            merged = Counter(draws) | Counter(json.loads(rows[0][0]) if rows else {})
-            db.execute(KEEP_DRAWS, DRAWS.encode({"key": key, "reasons": dict(merged)}))
-
-        self.database.transact(merge)
-
-    def open_draw(self, key: str, run: int, trial: str, *, anew: bool) -> OpenDraw | None:
-        """`anew`: what other runs have drawn under this key does not count. None in memory, which nothing outlives."""
-        return _OpenDraw(self.database, key, run, trial, anew) if self.location else None
+    def add_notes(self, notes: Mapping[str, str]) -> None:
+        """A note that is there stays as it is."""
+        row = {"model": "", "created": timestamp(), "role": "note", "request": None}
+        rows = [REPLIES.encode(row | {"key": key, "reply": text}) for key, text in notes.items()]
+        self.database.executemany(REPLIES.upsert(), rows)
 
     def requests(self) -> Iterator[tuple[str, str, str]]:
         """Of teachers, test writers and judges: role, request and reply, as JSON."""
@@ -675,36 +640,10 @@ class Store:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenDraw:
-    """A trial runs once at a time in its run, so a note of its own was left behind, as was any of a run nobody has."""
-
-    database: Database
-    key: str
-    run: int
-    trial: str
-    anew: bool
-
-    async def begin(self) -> int:
-        notes = self.database.rows("SELECT run, trial FROM open_draws WHERE key = ?", self.key)
-        await self.database.write(_BEGIN_DRAW, (self.key, self.run, self.trial))
-        cut_off = 0
-        for run, trial in notes:
-            if (run, trial) == (self.run, self.trial):
-                cut_off += 1
-            elif run != self.run and not self.anew and not self.database.is_claimed(run):
-                cut_off += 1
-                self.database.write_later(_END_DRAW, (self.key, run, trial))
-        return cut_off
-
-    def end(self) -> None:
-        self.database.write_later(_END_DRAW, (self.key, self.run, self.trial))
-
-
 def free_run_id(db: Transaction, name: str, known: int = 0) -> str:
-    """`name`, or the first of `name-2`, `name-3`, … that no run has, nor one that was deleted after a look at it."""
-    query = "SELECT id FROM runs WHERE substr(id, 1, ?) = ? UNION SELECT run FROM looks WHERE substr(run, 1, ?) = ?"
-    used = {row[0] for row in db.execute(query, (len(name), name) * 2)}
+    """`name`, or the first of `name-2`, `name-3`, … that no run has."""
+    query = "SELECT id FROM runs WHERE substr(id, 1, ?) = ?"
+    used = {row[0] for row in db.execute(query, (len(name), name))}
     number = known + 1
     while (run_id := f"{name}-{number}" if number > 1 else name) in used:
         number += 1

@@ -145,6 +145,7 @@ RUNS = Table(
     (
         Column("number", "number"),
         *_texts("id", "fingerprint", "skill", "created", "version"),
+        Column("purpose"),  # eval, search, gate or trigger: which decides what is listed
         Column("trials", "integer"),
         Column("plan", "json"),
     ),
@@ -172,10 +173,7 @@ RESULTS = Table(
         Column("bug", "boolean"),  # a bug in upskill ended it
         Column("snapshot"),  # the name that the provider answered under
         Column("cause"),  # what a student did instead of answering
-        Column("earlier_tokens", "integer"),  # of errored tries, on top of the one that is kept
-        Column("earlier_cost_usd", "real", nullable=True),
-        Column("answer", "integer"),  # a hash of all that the student did
-        Column("redraws", "integer"),  # failed draws; `detail` has the reasons
+        Column("final", "boolean"),  # false: an error that is tried again when its run goes on
     ),
     key=("run", "key"),
     indexes=(
@@ -184,8 +182,8 @@ RESULTS = Table(
             "results_for_reports",
             "run, case_id, model, seed, arm",
             "passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds, checks_passed, checks, activated,"
-            " turns, calls, tool_errors, leak, bug, snapshot, cause, judge_tokens, judge_cost_usd, earlier_tokens,"
-            " earlier_cost_usd, answer, redraws",
+            " turns, calls, tool_errors, leak, bug, snapshot, cause, judge_tokens, judge_cost_usd,"
+            " final",
         ),
         # What is rare in most runs.
         Index("results_errored", "run", "model, error, bug", where="passed IS NULL"),
@@ -202,14 +200,6 @@ REPLIES = Table(
         ),  # null for students, whose trials say what they were asked
     ),
     key=("key",),
-)
-# Written as they happen: the failed draws of a trial, by reason. They outlive its runs and stored replies.
-DRAWS = Table("draws", (Column("key"), Column("reasons", "json")), key=("key",))
-# What may be under way: a row of a run that nobody works on was cut off.
-OPEN_DRAWS = Table(
-    "open_draws",
-    (Column("key"), Column("run", "integer"), Column("trial")),
-    key=("key", "run", "trial"),
 )
 BATCHES = Table(
     "batches",
@@ -235,27 +225,6 @@ CANDIDATES = Table(
     key=("number",),
     unique=("search", "fingerprint"),
     indexes=(Index("candidates_by_skill", "skill"),),
-)
-# One row for each verdict that was reported; the same results shown again in the same way are no further look.
-LOOKS = Table(
-    "looks",
-    (
-        Column("number", "number"),
-        *_texts("run", "model", "skill", "skill_hash", "suite", "suite_fingerprint"),
-        Column("cases", "json"),
-        *_integers("runs", "seed"),
-        Column("margin", "real"),
-        Column("scope"),
-        *_integers("trials", "pairs"),
-        *_texts("decision", "asked", "asked_by"),
-        Column("verdict", "json"),
-        Column("version"),
-        Column("draws", "json"),  # `Look.hashes`
-        Column("fresh", "boolean"),
-    ),
-    key=("number",),
-    unique=("run", "model", "margin", "scope", "trials"),
-    indexes=(Index("looks_by_skill", "skill"),),
 )
 FEEDBACK = Table(
     "feedback",
@@ -286,16 +255,13 @@ PROGRESS = Table(
     ),
     key=("run", "model", "arm"),
 )
-VERSION = 1
+VERSION = 2
 TABLES = (
     RUNS,
     RESULTS,
     REPLIES,
-    DRAWS,
-    OPEN_DRAWS,
     BATCHES,
     CANDIDATES,
-    LOOKS,
     FEEDBACK,
     REVISIONS,
 )
@@ -305,12 +271,11 @@ COUNTED = {
     "passed": "CASE WHEN {row}.passed THEN 1 ELSE 0 END",
     "failed": "CASE WHEN NOT {row}.passed THEN 1 ELSE 0 END",
     "errored": "CASE WHEN {row}.passed IS NULL THEN 1 ELSE 0 END",
-    "tokens": "{row}.input_tokens + {row}.output_tokens + {row}.earlier_tokens + {row}.judge_tokens",
+    "tokens": "{row}.input_tokens + {row}.output_tokens + {row}.judge_tokens",
     "cost_usd": (
-        "CAST(COALESCE({row}.cost_usd, 0) + COALESCE({row}.earlier_cost_usd, 0) + COALESCE({row}.judge_cost_usd, 0)"
-        " AS numeric)"
+        "CAST(COALESCE({row}.cost_usd, 0) + COALESCE({row}.judge_cost_usd, 0) AS numeric)"
     ),
-    "unpriced": "CASE WHEN {row}.cost_usd + {row}.earlier_cost_usd + {row}.judge_cost_usd IS NULL THEN 1 ELSE 0 END",
+    "unpriced": "CASE WHEN {row}.cost_usd + {row}.judge_cost_usd IS NULL THEN 1 ELSE 0 END",
 }
 
 
@@ -377,7 +342,6 @@ def sqlite_triggers() -> Iterator[str]:
     yield trigger(
         "note_runs", "DELETE", "runs", "OLD.number", "DELETE FROM revisions WHERE run = OLD.number;"
     )
-    yield trigger("note_looks", "INSERT", "looks", "(SELECT number FROM runs WHERE id = NEW.run)")
     for event, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
         yield trigger("note_feedback", event, "feedback", f"{row}.run")
 
@@ -427,11 +391,9 @@ def postgres_schema() -> Iterator[str]:
         END IF;
         PERFORM note_changes(ARRAY[coalesce(NEW.number, OLD.number)]);
     """
-    note_looks = "PERFORM note_changes(ARRAY(SELECT number FROM runs WHERE id = NEW.run));"
     note_feedback = "PERFORM note_changes(ARRAY[coalesce(NEW.run, OLD.run)]);"
     for table, events, work in (
         ("runs", "INSERT OR UPDATE OR DELETE", note_runs),
-        ("looks", "INSERT", note_looks),
         ("feedback", "INSERT OR UPDATE OR DELETE", note_feedback),
     ):
         yield _postgres_function(f"note_{table}() RETURNS trigger", f"{work} RETURN NULL;")

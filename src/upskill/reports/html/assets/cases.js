@@ -29,7 +29,7 @@ function cases(report) {
     if (!box.contains(document.activeElement)) draw();
   };
   const box = h("div", {});
-  const shown = h("select", { id: "cases-shown" }, [["all", "all"], ["better", "better with the skill"], ["worse", "worse with the skill"], ["same", "no change"], ["errored", "with errors"], ["unused", "not used by a search"]].map(([value, name]) => h("option", { value }, name)));
+  const shown = h("select", { id: "cases-shown" }, [["all", "all"], ["better", "better with the skill"], ["worse", "worse with the skill"], ["same", "no change"], ["missing", "with missing trials"], ["fresh", "fresh"]].map(([value, name]) => h("option", { value }, name)));
   const order = h("select", { id: "cases-order" }, [["suite", "suite order"], ["change", "most changed first"], ["id", "by name"]].map(([value, name]) => h("option", { value }, name)));
   const most = Math.max(10, Math.min(50, Math.floor(CELLS / (models.length * arms.length))));
   let start = 0;
@@ -40,8 +40,8 @@ function cases(report) {
       better: (row) => row.change > 0,
       worse: (row) => row.change < 0,
       same: (row) => row.change === 0,
-      errored: (row) => row.cells.some((cells) => cells.some((cell) => cell[2])),
-      unused: (row) => !row.one.used,
+      missing: (row) => row.cells.some((cells) => cells.some((cell) => cell[2])),
+      fresh: (row) => !row.one.seen,
     };
     const found = rows.filter(tests[shown.value]);
     if (order.value === "change") found.sort((one, two) => Math.abs(two.change) - Math.abs(one.change));
@@ -58,7 +58,7 @@ function cases(report) {
     const body = found.slice(start, start + most).map((row) => {
       const kind = row.change > 0 ? "better" : row.change < 0 ? "worse" : "same";
       const cells = row.cells.map((of, model) => of.map((cell, arm) => h("td", { class: "heat" }, heat(row.one.id, models[model], arms[arm], cell))));
-      const tags = [...(row.one.used === false ? ["unused"] : []), ...row.one.tags];
+      const tags = [...(row.one.seen ? ["seen"] : []), ...row.one.tags];
       return h(
         "tr",
         {},
@@ -91,13 +91,13 @@ function cases(report) {
   return section("cases", "Cases", h("div", { class: "filters" }, h("label", {}, "Show ", shown), h("label", {}, "Order ", order)), box);
 }
 
-function heat(id, model, [arm, name], [passed, failed, errored]) {
+function heat(id, model, [arm, name], [passed, failed, missing]) {
   const all = passed + failed;
   const level = all ? Math.round((4 * passed) / all) : "none";
-  const said = all ? (all === 1 ? (passed ? "✓" : "✗") : `${passed}/${all}`) : errored ? "!" : UNKNOWN;
-  const errors = errored ? `, ${errored} errored` : "";
-  const label = `${id}, ${model}, ${name}: ${all ? `${passed} of ${all} passed` : "not scored"}${errors}`;
-  return h("a", { href: linkTo("trial", id, model, arm), class: `cell rate-${level}${errored ? " errored" : ""}`, "aria-label": label, title: label }, errored && all ? `${said}!` : said);
+  const said = all ? (all === 1 ? (passed ? "✓" : "✗") : `${passed}/${all}`) : missing ? "!" : UNKNOWN;
+  const errors = missing ? `, ${missing} missing` : "";
+  const label = `${id}, ${model}, ${name}: ${all ? `${passed} of ${all} passed` : "not graded"}${errors}`;
+  return h("a", { href: linkTo("trial", id, model, arm), class: `cell rate-${level}${missing ? " missing" : ""}`, "aria-label": label, title: label }, missing && all ? `${said}!` : said);
 }
 
 /* Buttons to the page before and the one after; nothing where there is only one. */

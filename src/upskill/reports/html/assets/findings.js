@@ -1,4 +1,4 @@
-/* What else the numbers tell: groups of cases, what went wrong in each arm, what agents did, controls, notes, looks. */
+/* What else the numbers tell: groups of cases, what went wrong in each arm, what agents did, controls, notes. */
 
 const CAUSES = {
   length: "cut off at the limit",
@@ -7,18 +7,16 @@ const CAUSES = {
   refusal: "refused",
   empty: "empty",
   unreadable: "unreadable",
-  disputed: "disputed: passes only with files restored or removed",
+  disputed: "failed with files that may not be the student's to change",
   verbose: "right but verbose",
   judge: "not graded by the judge",
 };
 const OBSTACLES = Object.keys(CAUSES).filter((cause) => cause !== "verbose"); // which passes all the same
 
 function lifts(part) {
-  if (!part || part.lift === null) return UNKNOWN;
-  return `${points(part.lift)} (${interval(part.interval)}, ${counted(part.pairs, "pair")})`;
+  return part.lift === null ? UNKNOWN : `${points(part.lift)} (${counted(part.pairs, "pair")})`;
 }
 
-/* The same in a cell of a table. */
 function liftCell(part) {
   if (!part || part.lift === null) return UNKNOWN;
   return [inPoints(part.lift), h("span", { class: "below" }, `${interval(part.interval)}, ${counted(part.pairs, "pair")}`)];
@@ -28,12 +26,7 @@ function groups(report) {
   if (report.trigger.length) return null;
   const models = report.document.models;
   const heads = (title) => [title, "Cases", ...models.map((verdict) => nameOf(verdict.model, modelNames(report)))];
-  const split = (name, key, cases) => [name, grouped(cases), ...models.map((verdict) => liftCell(verdict.splits[key]))];
-  const { cases, held_out: unused } = report.document.suite;
   const tables = [];
-  if (unused && unused < cases) {
-    tables.push(table("Lift in points, by whether the search used the case", heads("Cases"), [split("unused", "held_out", unused), split("used by the search", "fit", cases - unused)]));
-  }
   for (const [kind, title] of [["tag", "Tag"], ["author", "Written by"]]) {
     const several = report.document.groups[kind].filter((group) => group.cases > 1); // one case has no lift to speak of
     const rows = several.map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => liftCell(group.models[verdict.model]))]);
@@ -52,7 +45,7 @@ function failures(report) {
   for (const [place, verdict] of report.document.models.entries()) {
     for (const arm of ["baseline", "skill"]) {
       const found = verdict[arm];
-      if (!scored(found) && !found.errored) continue;
+      if (!scored(found) && !found.missing) continue;
       const path = (...rest) => ["models", place, arm, ...rest];
       const causes = OBSTACLES.filter((cause) => found.causes[cause]);
       rows.push([
@@ -60,22 +53,20 @@ function failures(report) {
         report.arms[arm] ?? arm,
         number(report, path("passed"), grouped),
         number(report, path("failed"), grouped),
-        number(report, path("errored"), grouped),
+        number(report, path("missing"), grouped),
         reasons(found, causes.map((cause) => [number(report, path("causes", cause), grouped), ` ${CAUSES[cause]}`])),
       ]);
     }
   }
   for (const found of report.control_arms) {
     const causes = OBSTACLES.filter((cause) => found.causes[cause]).map((cause) => `${grouped(found.causes[cause])} ${CAUSES[cause]}`);
-    rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.errored), reasons(found, causes)]);
+    rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.missing), reasons(found, causes)]);
   }
-  const { cases, held_out: unused } = report.document.suite;
-  const onUnused = unused && unused < cases && report.document.models.every((verdict) => verdict.cases <= unused);
   const errors = report.document.errors.map((one) => h("li", {}, `${one.model}: ${one.message} (${counted(one.trials, "trial")})`));
   return section(
     "failures",
-    "Errors, refusals and cut-off answers",
-    !rows.length ? h("p", {}, report.document.models.every((verdict) => verdict.unfinished) ? "The counts for each arm are shown with the verdict." : "Nothing was scored.") : table(`How the trials in each arm ended${onUnused ? ", on unused cases" : ""}`, ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
+    "Missing trials, refusals and cut-off answers",
+    !rows.length ? h("p", {}, report.document.models.every((verdict) => verdict.unfinished) ? "The counts for each arm are shown with the verdict." : "Nothing was graded.") : table("How the trials in each arm ended", ["Model", "Arm", "Passed", "Failed", "Missing", "Why answers failed"], rows),
     errors.length ? h("ul", {}, errors) : null,
     report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number from this run is valid: ${counted(report.document.invalid.length, "trial")} saw or tried to open a skill that should have been hidden.`) : null,
   );
@@ -102,7 +93,7 @@ function activity(report) {
         funnelStep("opened", found.opened, found.offered, [number(report, path("activated"), grouped), " (", number(report, path("rate"), percent), ")"]),
         funnelStep("opened and passed", found.opened_passed, found.offered, grouped(found.opened_passed)),
       ),
-      h("p", {}, `Lift where the skill was offered: ${lifts(lift.offered)}; opened: ${lifts(lift.activated)}; not opened: ${lifts(lift.not_activated)}.`),
+      h("p", {}, `Lift where the skill was offered: ${lifts({ lift: verdict.lift, pairs: verdict.pairs })}; opened: ${lifts(lift.activated)}; not opened: ${lifts(lift.not_activated)}.`),
     ];
   });
   return section(
@@ -110,7 +101,7 @@ function activity(report) {
     "What the agents did",
     parts,
     parts.length ? h("p", { class: "note" }, report.caveat) : null,
-    table(`Turns and tool calls per task, ${report.run.reference_skill ? "with the reference skill and with this one" : "without and with the skill"}`, ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
+    table(`Turns and tool calls per task, ${report.arms.baseline} and ${report.arms.skill}`, ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
   );
 }
 
@@ -153,25 +144,6 @@ function people(report) {
 function spending(report) {
   const rows = Object.keys(report.document.spent).map((role) => [role, number(report, ["spent", role, "tokens"], grouped), number(report, ["spent", role, "cost_usd"], dollars)]);
   return rows.length ? section("spent", "What was spent", table("By role", ["Role", "Tokens", "Cost"], rows)) : null;
-}
-
-function looks(report) {
-  const rows = [];
-  for (const [place, verdict] of report.document.models.entries()) {
-    if (!verdict.looks) continue;
-    const path = (...rest) => ["models", place, "looks", ...rest];
-    rows.push([verdict.model, number(report, path("number"), grouped), number(report, path("version"), grouped), number(report, path("edited"), grouped), number(report, path("added"), grouped), number(report, path("removed"), grouped), number(report, path("revisions"), grouped)]);
-  }
-  const earlier = Object.entries(report.looks).flatMap(([model, list]) => list.map((look) => [model, whenOf(look.asked), look.asked_by, look.decision, look.run]));
-  if (!rows.length) return null;
-  return section(
-    "looks",
-    "Looks",
-    h("p", {}, "If you look often enough, chance will show you something. So the interval corrects for every earlier look."),
-    table("Looks at this skill on these cases", ["Model", "This is look", "Version of the skill", "Cases edited", "Added", "Removed", "Looks at other versions"], rows),
-    earlier.length ? table("Earlier looks", ["Model", "When", "Who", "Decision", "Run"], earlier) : null,
-    report.looked.length ? h("ul", {}, report.looked.map((line) => h("li", {}, prose(line)))) : null,
-  );
 }
 
 function skillText(report) {

@@ -21,7 +21,7 @@ function watchTasks() {
   }).observe({ type: "longtask", buffered: true });
 }
 
-const SECTIONS = [queries, pictures, cases, groups, failures, activity, controls, people, notes, spending, skillText, looks];
+const SECTIONS = [queries, pictures, cases, groups, failures, activity, controls, people, notes, spending, skillText];
 
 async function startReport(source, before = null) {
   watchTasks();

@@ -42,11 +42,11 @@ function caseDialog(report, source) {
 
   /* What a link asks for and the run does not have. */
   function unknownOf(asked, chosen, models) {
-    const { seeds, runs } = report.run;
+    const { seeds, rounds } = report.run;
     const said = [];
     if (asked.model && !models.includes(asked.model)) said.push(`No model named ${asked.model}; these are the answers from ${chosen.model}.`);
     if (asked.arm && !(asked.arm in report.arms)) said.push(`No arm named ${asked.arm}.`);
-    if (asked.seed && seeds.length === runs && !seeds.some((seed) => String(seed) === asked.seed)) said.push(`No trial has seed ${asked.seed}.`);
+    if (asked.seed && seeds.length === rounds && !seeds.some((seed) => String(seed) === asked.seed)) said.push(`No trial has seed ${asked.seed}.`);
     return said;
   }
 
@@ -78,8 +78,7 @@ function firstModel(report, place) {
 }
 
 function about(one) {
-  const use = one.used === null ? [] : [one.used ? "used by the search" : "not used by the search"];
-  const tags = [...use, ...one.tags, ...(one.author === "people" ? [] : [`written by ${one.author}`])]; // "people" is what nobody has recorded
+  const tags = [one.seen ? "seen" : "fresh", ...one.tags, ...(one.author === "people" ? [] : [`written by ${one.author}`])]; // "people" is what nobody has recorded
   return h(
     "div",
     { class: "about" },

@@ -1,6 +1,6 @@
 /* The first screen: does it help, for which model, how sure, at what cost. Then the pictures. */
 
-const MARKS = { helps: "✓", saves: "✓", hurts: "✗", "no effect": "=", undecided: "?" };
+const MARKS = { helps: "✓", saves: "✓", hurts: "✗", "no effect": "–", undecided: "?" };
 const KINDS = { helps: "good", saves: "good", hurts: "bad", "no effect": "even", undecided: "open" };
 const CARDS = 6; // models that get a card each; more get a line each
 const CARDS_ON_A_PHONE = 3;
@@ -8,17 +8,17 @@ const CARDS_ON_A_PHONE = 3;
 function header(report) {
   const run = report.run;
   const agent = run.agent === "chat" ? "answers without tools" : `agent ${run.agent}`;
-  const { cases: all, held_out: unused, part } = report.document.suite;
-  const cases = counted(all, "case") + (unused && unused < all ? ` (${unused} not used by the search${part ? "" : "; only these can show a gain"})` : "");
+  const { cases: all, fresh } = report.document.suite;
+  const cases = `${counted(all, "case")}, ${fresh} fresh`;
   // The live page of a run in progress has the count in the bar on top, which is newer.
-  const state = !report.going && run.scored + run.errored < run.trials ? `${grouped(run.scored + run.errored)} of ${counted(run.trials, "trial")}` : counted(run.trials, "trial");
+  const state = !report.going && run.scored + run.missing < run.trials ? `${grouped(run.scored + run.missing)} of ${counted(run.trials, "trial")}` : counted(run.trials, "trial");
   return h(
     "header",
     { class: "top" },
     h("p", { class: "brand" }, h("strong", {}, "upskill"), " report"),
     h("div", { class: "tools" }, themeButton()),
     h("h1", { dir: "auto" }, report.headline),
-    h("p", { class: "facts" }, [run.id, whenOf(run.created), cases, run.runs_each, state, agent].map((fact) => h("span", {}, fact))),
+    h("p", { class: "facts" }, [run.id, whenOf(run.created), cases, run.draws, state, agent].map((fact) => h("span", {}, fact))),
     report.authors ? h("p", { class: "facts" }, report.authors) : null,
   );
 }
@@ -68,7 +68,7 @@ function costOfAll(models) {
     ["baseline", "skill"].map((arm) => models.map((verdict) => of(verdict, arm)).filter((value) => value !== null)).filter((values) => values.length).map((values) => range(values, format)).join(" → ");
   const tokens = (verdict, arm) => (scored(verdict[arm]) ? (verdict[arm].input_tokens + verdict[arm].output_tokens) / scored(verdict[arm]) : null);
   const found = sides(tokens, (value) => grouped(rounded(value)));
-  if (!found) return models.every((verdict) => verdict.unfinished) ? null : "Nothing was scored.";
+  if (!found) return models.every((verdict) => verdict.unfinished) ? null : "Nothing was graded.";
   const costs = models.flatMap((verdict) => [verdict.baseline, verdict.skill]).filter(scored).map((arm) => arm.cost_usd);
   const price = costs.includes(null) ? "some prices are unknown" : costs.every((cost) => cost === 0) ? "free" : `${sides((verdict, arm) => verdict.cost_per_pass[arm], dollars) || UNKNOWN} per pass`;
   return `A task takes ${found} tokens, ${price}.`;
@@ -77,13 +77,13 @@ function costOfAll(models) {
 function decisionOf(report, verdict) {
   if (report.run.invalid || verdict.reason === "isolation") return ["✗", "invalid", "bad"];
   if (verdict.reason === "unfinished") return ["…", verdict.reason, "open"];
-  if (verdict.reason === "untested") return ["?", verdict.reason, "open"];
-  const errors = verdict.decision === "undecided" && verdict.reason.includes("error") ? " (errors)" : "";
-  const replayed = verdict.replayed ? " (replayed)" : "";
-  const these = verdict.these_cases?.decision ?? "undecided";
-  const onThese = verdict.decision === "undecided" && these !== "undecided" ? `; ${these} on these cases` : "";
-  return [MARKS[verdict.decision], verdict.decision + (onThese || errors) + replayed, KINDS[verdict.decision]];
+  const isObstacle = verdict.reason && verdict.reason !== "not enough evidence";
+  const about = verdict.decision === "undecided" || verdict.about === "tasks" ? "" : " on these cases";
+  const rest = isObstacle ? ` (${verdict.reason})` : about;
+  return [MARKS[verdict.decision], verdict.decision + rest, KINDS[verdict.decision]];
 }
+
+const aboutOf = (reading) => (reading.about === "tasks" ? "tasks like these" : "these cases");
 
 function card(report, verdict, place) {
   const [mark, decision, kind] = decisionOf(report, verdict);
@@ -103,17 +103,15 @@ function card(report, verdict, place) {
     h(
       "p",
       { class: "sure" },
-      verdict.interval ? [verdict.anytime === "suite" ? "on exactly these cases: " : "on tasks like these: ", number(report, of("interval"), interval), ` (${rounded(100 * verdict.level)}% interval)`] : "baseline" in report.arms ? "no interval" : "nothing to compare with",
+      verdict.interval ? [`${aboutOf(verdict)}: `, number(report, of("interval"), interval), ` (${Number((100 * verdict.level).toFixed(1))}% interval)`] : "baseline" in report.arms ? "no interval" : "nothing to compare with",
       ` · ${counted(verdict.pairs, "pair")}`,
     ),
     verdict.interval ? intervalBar(verdict) : null,
-    verdict.these_cases?.interval && verdict.anytime !== "suite" && !report.run.invalid
-      ? h("p", { class: "sure" }, "on exactly these cases: ", number(report, of("these_cases", "interval"), interval), `, ${verdict.these_cases.decision}`)
-      : null,
+    report.conclusions.length > 1 ? h("p", { class: "sure" }, report.conclusions[place]) : null, // else it is the heading
     h(
       "p",
       { class: "rates" },
-      h("span", { class: "label" }, report.run.reference_skill ? "passes, reference skill → this one: " : "passes "),
+      h("span", { class: "label" }, `passes, ${Object.values(report.arms).slice(0, 2).join(" → ")}: `),
       rates.map((arm, order) => [order ? " → " : "", number(report, of(arm, "pass_rate"), percent)]),
       rates.length ? "" : UNKNOWN,
     ),
@@ -135,7 +133,7 @@ function costOf(report, verdict, of) {
   const tokens = beforeAfter(tokensPerTask(verdict.baseline), tokensPerTask(verdict.skill));
   const said = [h("span", { class: "label" }, "takes "), `${tokens} tokens per task`];
   const costs = [verdict.baseline, verdict.skill].filter(scored).map((arm) => arm.cost_usd);
-  if (!costs.length) return [h("span", { class: "label" }, "nothing was scored")];
+  if (!costs.length) return [h("span", { class: "label" }, "nothing was graded")];
   if (costs.length && costs.every((cost) => cost === 0)) return [...said, ", free"];
   if (costs.some((cost) => cost === null)) return [...said, ", price unknown"];
   const paid = ["baseline", "skill"].filter((arm) => verdict.cost_per_pass[arm] !== null);
@@ -170,7 +168,7 @@ function line(report, verdict, place) {
 }
 
 function problems(report) {
-  const said = [...report.problems];
+  const said = [...report.caveats, ...report.problems];
   if (report.document.halted) said.unshift(`Stopped early: ${report.document.halted}.`);
   if (report.document.bugs.trials) said.unshift(`${counted(report.document.bugs.trials, "trial")} hit a bug in upskill, not in your skill or model.`);
   const required = report.document.requirements.filter((one) => !one.held).map((one) => `Required “${one.requirement}” for ${one.model}, but ${one.reason}.`);

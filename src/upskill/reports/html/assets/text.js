@@ -102,7 +102,7 @@ const signed = (whole) => (whole > 0 ? `+${whole}` : whole < 0 ? `-${-whole}` : 
 /* As `signed_points`. */
 const inPoints = (share) => {
   const whole = rounded(100 * share);
-  return whole || Math.abs(share) < 0.00005 ? signed(whole) : share > 0 ? "just above 0" : "just below 0";
+  return whole || Math.abs(share) < 0.00005 ? signed(whole).replace("-", "−") : share > 0 ? "just above 0" : "just below 0";
 };
 const counted = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
 

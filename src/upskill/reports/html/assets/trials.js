@@ -1,6 +1,6 @@
 /* The list of trials with its filters. */
 
-const OUTCOME_MARKS = { passed: "✓", failed: "✗", errored: "!" };
+const OUTCOME_MARKS = { passed: "✓", failed: "✗", missing: "!" };
 
 function trials(report, source) {
   const tags = [...new Set(report.cases.flatMap((one) => one.tags))].sort();
@@ -15,7 +15,7 @@ function trials(report, source) {
     { class: "filters", role: "search", "aria-label": "Filter the trials" },
     choice("model", "Model", plain(report.document.models.map((verdict) => verdict.model))),
     choice("arm", "Arm", Object.entries(report.arms)),
-    choice("outcome", "Outcome", plain(["passed", "failed", "errored"])),
+    choice("outcome", "Outcome", plain(["passed", "failed", "missing"])),
     choice("tag", "Tag", plain(tags), 1),
     h("label", { class: "grow" }, "Text ", text),
     h("button", { type: "reset", class: "quiet" }, "Clear"),
@@ -65,7 +65,7 @@ function trials(report, source) {
   source.watch(draw);
   const without = report.listed === 0 && report.run.scored ? h("p", { class: "note" }, "This report was written without its trials.") : null;
   const cut = report.limit < 20000 ? h("p", { class: "note" }, `To keep the file small, texts longer than ${counted(report.limit, "character")} are cut; upskill show ${report.run.id} has them in full.`) : null;
-  const stored = report.run.scored + report.run.errored;
+  const stored = report.run.scored + report.run.missing;
   const few = report.listed && report.listed < stored ? h("p", { class: "note" }, `To keep the file small, it has ${grouped(report.listed)} of ${counted(stored, "trial")}: the first seeds of each case. Every number above covers all of them; upskill show ${report.run.id} has the others.`) : null;
   return section("trials", "Trials", form, status, without, few, cut, printed, list, pages);
 }
@@ -74,7 +74,7 @@ function trialLine(report, row) {
   const facts = [
     report.arms[row.arm] ?? row.arm,
     row.model,
-    report.run.runs > 1 ? `seed ${row.seed}` : "",
+    report.run.seeds.length > 1 ? `seed ${row.seed}` : "",
     `${grouped(row.input_tokens + row.output_tokens)} tokens`,
     row.cause ? CAUSES[row.cause] : "",
   ].filter(Boolean);

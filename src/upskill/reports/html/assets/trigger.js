@@ -15,7 +15,7 @@ function triggerCard(report, metrics, place) {
     h("p", { class: "lift" }, metrics.recall ? `${percent(metrics.recall.value)} recall` : "no recall"),
     h("p", { class: "sure" }, "95% intervals in brackets"),
     Object.entries(QUANTITIES).map(([name, title]) => h("p", { class: "rates" }, h("span", { class: "label" }, `${title} `), estimate(metrics[name]))),
-    metrics.errored ? h("p", { class: "cost" }, `${counted(metrics.errored, "run")} errored`) : null,
+    metrics.errored ? h("p", { class: "cost" }, `${counted(metrics.errored, "run")} missing`) : null,
   );
 }
 

@@ -132,12 +132,12 @@ function spent(row) {
 }
 
 function progress(row) {
-  const done = row.scored + row.errored;
+  const done = row.scored + row.missing;
   const left = row.state !== "running" ? "" : row.seconds_left === null || row.seconds_left === undefined ? "" : `about ${duration(row.seconds_left)} left`;
   const facts = [
     `${grouped(done)} of ${counted(row.trials, "trial")}`,
     left,
-    row.errored ? `${grouped(row.errored)} errored` : "",
+    row.missing ? `${grouped(row.missing)} missing` : "",
     spent(row),
   ].filter(Boolean);
   const meter = h("progress", { max: String(row.trials || 1), value: String(done), "aria-label": `Progress of ${row.id}` });
@@ -150,7 +150,7 @@ const stateMark = (row) => h("span", { class: `state ${row.state}` }, STATES[row
 function verdictLine(verdict, name = verdict.model) {
   const [mark, decision, kind] = decisionOf({ run: {} }, { ...verdict, reason: verdict.reason ?? "" });
   const invalid = decision === "invalid";
-  const limits = [verdict.other_suite ? `on ${verdict.other_suite}` : "", verdict.of === verdict.replayed ? "" : verdict.of].filter(Boolean);
+  const limits = [verdict.other_suite ? `on ${verdict.other_suite}` : "", verdict.of].filter(Boolean);
   const lift = verdict.lift === null || invalid ? "" : `${points(verdict.lift)}${verdict.interval ? ` (${interval(verdict.interval)})` : ""}`;
   return h(
     "span",
@@ -163,18 +163,12 @@ function verdictLine(verdict, name = verdict.model) {
   );
 }
 
-/* Verdicts in a line each, and once the file that they were replayed from. */
-function verdictLines(verdicts) {
-  const files = new Set(verdicts.map((verdict) => verdict.replayed).filter(Boolean));
-  return [...verdicts.map((verdict) => verdictLine(verdict)), ...[...files].map((file) => h("span", { class: "what" }, file))];
-}
-
 /* The data source of a run's page; source.js describes each function. */
 function liveSource(run, isGoing) {
   let tag = "";
   let known = null;
   // Missing trials of a run in progress are not a problem.
-  const shown = () => ({ ...known, going: isGoing(), problems: known.problems.filter((line) => !isGoing() || line !== known.missing) });
+  const shown = () => ({ ...known, going: isGoing(), problems: known.problems.filter((line) => !isGoing() || line !== known.not_run) });
   let search = null;
   const changes = new Set();
   let missed = false; // a change while the page was still being drawn

@@ -70,12 +70,12 @@ async function runsPage(page) {
       },
     });
     box.checked = chosen.has(row.id);
-    const done = row.scored + row.errored;
-    const verdicts = verdictLines(row.verdicts);
+    const done = row.scored + row.missing;
+    const verdicts = row.verdicts.map((verdict) => verdictLine(verdict));
     const facts = [
       whenOf(row.created),
       row.state === "running" || row.state === "interrupted" ? `${grouped(done)} of ${counted(row.trials, "trial")}` : counted(done, "trial"),
-      row.errored ? `${grouped(row.errored)} errored` : "",
+      row.missing ? `${grouped(row.missing)} missing` : "",
       `${counted(row.cases, "case")}${row.part ? " (part of the suite)" : ""}`,
       row.other_suite ? `on ${row.other_suite}` : "",
       row.against ? "against a reference skill" : "",
@@ -107,7 +107,7 @@ async function runsPage(page) {
       "li",
       { class: "row plain", "data-skill": skill.name },
       h("div", { class: "name" }, h("a", { href: skillPage(skill.name) }, skill.name)),
-      h("div", { class: "verdicts" }, skill.verdicts.length ? verdictLines(skill.verdicts) : h("span", { class: "note" }, "no verdict yet")),
+      h("div", { class: "verdicts" }, skill.verdicts.length ? skill.verdicts.map((verdict) => verdictLine(verdict)) : h("span", { class: "note" }, "no verdict yet")),
       h("p", { class: "what" }, `${counted(skill.runs, "run")} · latest ${whenOf(skill.created)}`),
     );
   }

@@ -27,7 +27,7 @@ async function skillVersionsPage(page, name) {
         "li",
         { class: "row plain" },
         h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, version.name), h("span", { class: "what" }, ` ${version.hash}`)),
-        h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? verdictLines(Object.values(version.verdicts)) : h("span", { class: "note" }, "no decision")),
+        h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? Object.values(version.verdicts).map((verdict) => verdictLine(verdict)) : h("span", { class: "note" }, "no decision")),
         h("p", { class: "what" }, [whenOf(version.created), counted(version.runs, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
       ),
     );

@@ -8,7 +8,7 @@ async function startRun(page, run) {
   const show = (row) => {
     fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row)]);
     state.dataset.state = row.state;
-    state.dataset.done = String(row.scored + row.errored);
+    state.dataset.done = String(row.scored + row.missing);
   };
   let heard = false; // newer than the row we ask for
   listeners.add((rows) => {
@@ -21,7 +21,7 @@ async function startRun(page, run) {
   bar.querySelector("a[href$='compare']").after(h("a", { href: skillPage(row.skill) }, row.skill));
   if (!heard) show(row);
   // Show what is known before everything is computed.
-  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing results of ${counted(row.scored + row.errored, "trial")} …`)));
+  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing results of ${counted(row.scored + row.missing, "trial")} …`)));
   await startReport(liveSource(run, () => state.dataset.state === "running"), before);
 }
 

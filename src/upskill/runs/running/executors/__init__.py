@@ -54,13 +54,14 @@ class Session:
         [Trial], Awaitable[Result | None]
     ]  # in this process; None: a ceiling is reached, run no more
     persist: Callable[[Result], Awaitable[None]]  # returns when the result is on disk
-    scored: Callable[[Sequence[str]], Iterator[Result]]  # what the store has under these keys
+    settled: Callable[[Sequence[str]], Iterator[Result]]  # what the store has under these keys
 
 
 class Executor(ABC):
     is_remote: ClassVar[bool] = (
         False  # workers elsewhere call the models, and write to the store themselves
     )
+    makes_live_calls: ClassVar[bool] = True  # else a model is asked only for the plan's trials
 
     def check(self, plan: Plan, models: Models) -> None:  # noqa: B027 - most run any plan
         """UsageError where this plan cannot be run; called before a model is opened."""

@@ -1,11 +1,8 @@
-"""Chunks: trials of one model and arm that take some seconds together, and that a Worker runs in one go.
+"""Chunks: trials of one model that take some seconds together, and that a Worker runs in one go.
 
 `ChunkQueue` leases each chunk its share of the ceilings, so that workers on many machines keep them without asking at
 every call. A chunk ends early when there is news for the others: its lease is spent, the server is overloaded, the
 model fails.
-
-If a worker that writes to the store dies, its draws are counted. Without a store (`--no-log-runs`), nobody knows which
-trials of its chunk had started, and none is counted.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from upskill.runs.running.executors import Job
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, find_store, is_url
 from upskill.traces import NO_USAGE, Step, Trace, Usage
-from upskill.verdicts.statistics import Floats
+from upskill.verdicts.interval import Floats
 from upskill.version import __version__
 
 CHUNK_SECONDS = 5.0
@@ -43,7 +40,7 @@ FIRST_TRIALS = 4  # that each slot of a first chunk runs, before anybody knows h
 UNSAVED = 2  # times as many trials may be without a stored result as run at a time
 UNCERTAINTY = 3  # trials may need this many times what they have needed so far
 
-Group = tuple[str, str]  # model and arm
+Group = str  # a model: its arms are drawn together
 
 
 @dataclass(frozen=True)
@@ -188,7 +185,7 @@ class _ChunkRun:
         if self.store is None:
             return
         keys = [self.shared.plan.key(trial) for trial in self.waiting]
-        stored = [brief(result) for result in self.store.scored_under(self.shared.run, keys)]
+        stored = [brief(result) for result in self.store.settled_under(self.shared.run, keys)]
         if stored:
             done = {result.trial for result in stored}
             self.waiting = deque(trial for trial in self.waiting if trial not in done)
@@ -205,7 +202,7 @@ class _ChunkRun:
                 trial = self.waiting.popleft()
                 try:
                     result = await run_trial(
-                        plan, trial, self.models, self.chunk.previous.get(trial), run.number
+                        plan, trial, self.models, self.chunk.previous.get(trial)
                     )
                 except CeilingReached:
                     self.waiting.append(trial)
@@ -213,7 +210,7 @@ class _ChunkRun:
                     return
                 self.ended = self.ended or self._has_news(result)
             if self.store is not None:
-                await self.store.add_result(run, result, plan.draw_key(trial))
+                await self.store.add_result(run, result)
             self.done.results.append(brief(result) if self.store is not None else result)
 
     def _has_news(self, result: Result) -> bool:
@@ -231,7 +228,7 @@ def brief(result: Result) -> Result:
         steps = tuple(Step("tool", tool=step.tool, status=step.status) for step in full.calls)
         trace = Trace(steps, model=full.model, turns=full.turns, warnings=full.warnings)
     findings = tuple(replace(each, reason="") for each in result.findings)
-    return replace(result, trace=trace, findings=findings, asked=(), hashed_as=result.answer_hash)
+    return replace(result, trace=trace, findings=findings, asked=())
 
 
 # Cutting chunks.
@@ -270,9 +267,8 @@ class ChunkQueue:
         names = {model: _lane_of(job.plan, model) for model in job.plan.addresses}
         self._lanes = {name: Lane(AdaptiveLimiter(concurrency)) for name in names.values()}
         for trial in job.trials:
-            self._lanes[names[trial.model]].waiting.setdefault(
-                (trial.model, trial.arm), deque()
-            ).append(trial)
+            waiting = self._lanes[names[trial.model]].waiting
+            waiting.setdefault(trial.model, deque()).append(trial)
 
     @property
     def left(self) -> int:
@@ -285,7 +281,7 @@ class ChunkQueue:
     def stop(self, model: str) -> None:
         for lane in self._lanes.values():
             lane.waiting = {
-                group: trials for group, trials in lane.waiting.items() if group[0] != model
+                group: trials for group, trials in lane.waiting.items() if group != model
             }
 
     def assign(self, workers: int) -> Assignment | None:
@@ -299,7 +295,7 @@ class ChunkQueue:
             key=lambda lane: (lane.limiter.free / lane.limiter.max_concurrency, lane.left),
         )
         limiter = lane.limiter
-        # The one with the most left, so that arms keep pace.
+        # The one with the most left, so that models keep pace.
         group, waiting = max(lane.waiting.items(), key=lambda item: len(item[1]))
         share = max(1, workers // len(busy))
         width = (

@@ -208,7 +208,7 @@ class _Tasks:
                 "Is there enough memory? Finished trials are stored.",
             )
         keys = [self.plan.key(trial) for trial in assignment.chunk.trials]
-        stored = list(self.session.scored(keys)) if self.session.store else None
+        stored = list(self.session.settled(keys)) if self.session.store else None
         given_up = self.queue.requeue_lost(assignment, stored)
         if given_up is None:
             return Done(results=[brief(result) for result in stored or ()])

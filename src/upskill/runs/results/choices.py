@@ -24,7 +24,7 @@ class Choice:
 
 
 def list_choices(
-    outcomes: Iterable[Outcome], *, arms: Sequence[str] = ("baseline", "skill"), level: float = 0.95
+    outcomes: Iterable[Outcome], *, arms: Sequence[str] = ("baseline", "skill")
 ) -> tuple[Choice, ...]:
     """Cheapest first, those without a price last."""
     by_model: dict[str, list[Outcome]] = {}
@@ -34,7 +34,7 @@ def list_choices(
     choices: list[Choice] = []
     for model, rows in by_model.items():
         for arm in by_arm(rows).values():
-            summary = summarize_arm(arm, level)
+            summary = summarize_arm(arm)
             if summary.pass_rate is not None:
                 cost = None if summary.cost_usd is None else summary.cost_usd / summary.scored
                 rate, interval = summary.pass_rate, summary.interval

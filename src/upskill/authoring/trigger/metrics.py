@@ -2,7 +2,7 @@
 
 A query's trigger rate is the share of its scored runs in which the skill was opened. Every query weighs the same.
 Queries of a kind count as an independent random sample of what people ask; runs of one query may be dependent. So
-intervals are about queries, whose rates may lie anywhere between 0 and 1: see `statistics.mean_share`.
+intervals are about queries, whose rates may lie anywhere between 0 and 1: see `mean_share`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from typing import Any
 
 import numpy as np
 
+from upskill.authoring.search.old_arithmetic import MAX_ERROR_RATE, sign_flip_p_value
 from upskill.suites.queries import Part, Queries, Query
-from upskill.verdicts import statistics
-from upskill.verdicts.arms import MAX_ERROR_RATE
+from upskill.verdicts.interval import (
+    CaseGroups,
+    Estimate,
+    chance_of_less,
+    mean_share,
+    paired_lift,
+    rounded,
+    rounded_interval,
+)
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.planning import evidence_needed
-from upskill.verdicts.statistics import Estimate, rounded, rounded_interval
 
-FIRES = "fires"  # the check of a case that is a query
 LEVEL = 0.95
 THRESHOLD = 0.5  # the trigger rate of a query should be above it where the skill is needed, and below it elsewhere
 QUANTITIES = ("precision", "recall", "accuracy", "false_triggers")
+MAX_QUERIES_NAMED = 500  # more are not suggested
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,7 @@ def compute_trigger_metrics(
 
 @dataclass(frozen=True, slots=True)
 class PairedChange:
-    """The change in accuracy, paired by query and seed. Errored and redrawn runs count against the change."""
+    """The change in accuracy, paired by query and seed. Errored runs count against the change."""
 
     estimate: Estimate
     p_value: float  # two-sided, flipping the signs of whole queries
@@ -183,32 +189,35 @@ def paired_change(
     before: Iterable[Outcome], after: Iterable[Outcome], *, level: float
 ) -> PairedChange | None:
     """None where no query was run before and after."""
-    old, new = (
-        {(row.case, row.seed): None if row.redraws else row.passed for row in rows}
-        for rows in (before, after)
-    )
+    old, new = ({(row.case, row.seed): row.passed for row in rows} for rows in (before, after))
     keys = sorted(old.keys() & new.keys())
     if not keys:
         return None
     differences = [float(new[key] is True) - float(old[key] is not False) for key in keys]
     labels = [query for query, _ in keys]
-    change = statistics.paired_lift(differences, labels, level=level)
-    open_ended = change.value > 0 >= change.low
-    further = (
-        evidence_needed(differences, labels, margin=0.0, level=level).cases if open_ended else None
-    )
-    return PairedChange(change, statistics.sign_flip_p_value(differences, labels), further)
+    change = paired_lift(differences, labels, level=level)
+    means = sorted(CaseGroups.of(labels).means(differences).tolist())
+    further = _further_queries(means, level) if change.value > 0 >= change.low else None
+    return PairedChange(change, sign_flip_p_value(differences, labels), further)
+
+
+def _further_queries(means: Sequence[float], level: float) -> int | None:
+    """About how many more that come out like these would show the change."""
+    count = len(means)
+    while (count := max(count + 1, round(1.1 * count))) <= MAX_QUERIES_NAMED:
+        alike = [means[number * len(means) // count] for number in range(count)]
+        if paired_lift(alike, range(count), level=level).low > 0:
+            return count - len(means)
+    return None
 
 
 def min_queries(level: float) -> int:
     """How many queries it takes for a change to be shown, if it fixes every one of them."""
-    return next(
-        n for n in count(2) if statistics.paired_lift([1.0] * n, range(n), level=level).low > 0
-    )
+    return next(n for n in count(2) if paired_lift([1.0] * n, range(n), level=level).low > 0)
 
 
 def _mean_rate(rates: Sequence[float]) -> Estimate | None:
-    return statistics.mean_share(rates, level=LEVEL) if rates else None
+    return mean_share(rates, level=LEVEL) if rates else None
 
 
 @cache
@@ -237,7 +246,7 @@ def _precision(right: Sequence[float], wrong: Sequence[float]) -> Estimate | Non
             )
             - 1.0
         )
-        chance = statistics.chance_of_less(side * values, counts, 1.0, side * (2.0 * p - 1.0))
+        chance = chance_of_less(side * values, counts, 1.0, side * (2.0 * p - 1.0))
         return float(chance[0]) < 0.5 * (1.0 - LEVEL)
 
     low = _bisect(0.0, value, lambda p: is_ruled_out(p, 1.0))

@@ -1,0 +1,110 @@
+"""A verdict in one line, and in the few words of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from upskill.plain import counted
+from upskill.verdicts.planning import MAX_CASES_TO_ADD
+from upskill.verdicts.verdict import REASONS, Reading, Reason, Verdict
+
+SIGNS: Mapping[str, str] = {
+    "helps": "✓",
+    "saves": "✓",
+    "hurts": "✗",
+    "no effect": "–",
+    "undecided": "?",
+}
+MINUS = "\N{MINUS SIGN}"
+
+
+def signed_points(share: float) -> str:
+    """A share as signed percentage points: +55. What rounds to 0 still says on which side of it it is."""
+    if whole := round(100 * share):
+        return f"{whole:+d}".replace("-", MINUS)
+    if abs(share) < 0.00005:
+        return "0"
+    return "just above 0" if share > 0 else "just below 0"
+
+
+def lift_in_words(reading: Reading) -> str:
+    """+45 points (+21 to +63); empty without a lift."""
+    if reading.lift is None or reading.interval is None:
+        return ""
+    low, high = map(signed_points, reading.interval)
+    return f"{signed_points(reading.lift)} points ({low} to {high})"
+
+
+def verdict_line(verdict: Verdict, add_command: str = "") -> str:
+    """`add_command` appends cases, with {} for their number; without one, the line says what kind of case to add."""
+    return f"{SIGNS[verdict.decision]} {describe_verdict(verdict, add_command)}"
+
+
+def describe_verdict(verdict: Verdict, add_command: str = "") -> str:
+    heading = verdict.heading
+    if verdict.reason == Reason.ERRORS:
+        return f"undecided ({Reason.ERRORS}): {_describe_missing(verdict)}"
+    if verdict.reason == Reason.UNFINISHED and verdict.progress:
+        done, trials = verdict.progress
+        return f"undecided ({Reason.UNFINISHED}): {done:,} of {counted(trials, 'trial')}"
+    if verdict.reason is not None and (verdict.is_invalid or heading.lift is None):
+        return f"undecided ({verdict.reason}): {REASONS[verdict.reason]}"
+    if verdict.about == "tasks":
+        claim = f"{heading.decision} on tasks like these"
+        return f"{claim}: {lift_in_words(heading)}, {counted(heading.cases, 'case')}"
+    return f"{describe_these(verdict)}; tasks like these: {_rest(verdict, add_command)}"
+
+
+def describe_these(verdict: Verdict) -> str:
+    """Of these cases alone."""
+    reading = verdict.these
+    cases = "this case" if reading.cases == 1 else f"these {reading.cases} cases"
+    lift = lift_in_words(reading)
+    if reading.decision == "no effect":
+        return f"no effect of {100 * verdict.tolerance:g} points or more on {cases}: {lift}"
+    if reading.decision == "saves":
+        fewer = f"{verdict.token_savings or 0.0:.0%} fewer tokens"
+        return f"saves tokens on {cases}: {fewer}, {lift}"
+    if reading.decision == "undecided":
+        return f"undecided on {cases}: {lift}, {reading.reason}"
+    return f"{reading.decision} on {cases}: {lift}"
+
+
+def _rest(verdict: Verdict, add_command: str) -> str:
+    """What is known about tasks like these, where these cases are in the heading."""
+    tasks = verdict.tasks
+    known = "not measured"
+    if tasks is not None:
+        known = f"undecided from {counted(tasks.cases, 'fresh case')}"
+    add = (tasks or verdict.heading).add
+    if add is None:
+        return known
+    if add > MAX_CASES_TO_ADD:
+        return f"{known}, and more than {MAX_CASES_TO_ADD} more would be needed: not worth it"
+    if add_command:
+        return f"{known}, add about {add}: {add_command.replace('{}', str(add))}"
+    return f"{known}, add about {add} cases that no version has seen"
+
+
+def _describe_missing(verdict: Verdict) -> str:
+    arms = {"without": verdict.baseline, "with": verdict.skill}
+    missing = [
+        f"{arm.missing} of {counted(arm.missing + arm.scored, 'trial')} {name} the skill"
+        for name, arm in arms.items()
+        if arm.missing
+    ]
+    are = "is" if verdict.baseline.missing + verdict.skill.missing == 1 else "are"
+    return f"{' and '.join(missing)} {are} missing" if missing else REASONS[Reason.ERRORS]
+
+
+def decision_in_words(verdict: Mapping[str, Any]) -> str:
+    """For tables and pictures, from a verdict's JSON form: the decision, and what it is about or what prevents it."""
+    decision = str(verdict.get("decision", ""))
+    if decision == "undecided":
+        reason = verdict.get("reason")
+        is_obstacle = reason in (*REASONS,) and reason != Reason.NOT_ENOUGH_EVIDENCE
+        return f"undecided ({reason})" if is_obstacle else "undecided"
+    if not decision or verdict.get("about") == "tasks":
+        return decision
+    return f"{decision} on these cases"
