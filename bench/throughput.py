@@ -91,7 +91,7 @@ async def run_upskill(
     from upskill.models import ModelContext  # noqa: PLC0415
     from upskill.models.ledger import Ledger  # noqa: PLC0415
     from upskill.models.pool import Models  # noqa: PLC0415
-    from upskill.reports.json import render  # noqa: PLC0415
+    from upskill.reports.figures import document  # noqa: PLC0415
     from upskill.runs.planning.estimate import estimate  # noqa: PLC0415 - each side imports its own
     from upskill.runs.running.evaluate import RunOptions, evaluate  # noqa: PLC0415
     from upskill.runs.running.events import Events  # noqa: PLC0415
@@ -122,7 +122,7 @@ async def run_upskill(
             options=RunOptions(executor=Local(AT_ONCE)),
             events=Events(started=started, result=watch),
         )
-        render(evaluation)
+        document(evaluation)
         verdict = evaluation.verdicts[0]
     told: dict[str, Any] = {"passed": verdict.baseline.passed + verdict.skill.passed}
     if sampled:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from upskill.reports.numbers import percent
-from upskill.reports.pictures import PictureOptions, front
-from upskill.reports.pictures.svg import SMALL, Drawing, Scale, circle, dot, legend, swatch
+from upskill.reports.svg import Picture, Scale, front
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
-ROW, LEFT = 15, 370  # px: how high a row is, and how wide its name
+ROW, LEFT = 18, 400  # px: how high a row is, and how wide its name
 
 
 def drawn() -> dict[str, str]:
@@ -28,52 +27,47 @@ def drawn() -> dict[str, str]:
 
 def rules(score: dict[str, Any]) -> str:
     """Which case mentions which rule, before and after `--fix`."""
-    drawing = Drawing(
-        "score", f"Which cases mention the rules of {score['skill']}", PictureOptions()
-    )
-    drawing.heading(
-        {"models": []},
+    picture = Picture(
+        f"Which cases mention the rules of {score['skill']}",
         f"A row per rule, a column per case; the last {len(score['new'])} are from --fix",
     )
-    width = (drawing.width - LEFT) / len(score["cases"])
+    width = (picture.width - LEFT) / len(score["cases"])
     for rule in score["rules"]:
         text = rule["text"].removeprefix("- ").replace("`", "")
         is_missed = {*rule["shared_by"]} <= {*score["new"]}
-        drawing.text(0, drawing.height + 12, text, size=SMALL, bold=is_missed, room=LEFT - 10)
+        tone = "ink bold" if is_missed else "ink"
+        picture.text(0, picture.height + 13, text, tone, room=LEFT - 10)
         for case in rule["shared_by"]:
             x = LEFT + score["cases"].index(case) * width + 1
-            shade = "heat-0" if case in score["new"] else "heat-4"
-            drawing.add("rect", shade, x=x, y=drawing.height + 1, width=width - 2, height=ROW - 2)
-        drawing.words.append(f"{text}: mentioned by {', '.join(rule['shared_by'])}.")
-        drawing.height += ROW
-    legend(
-        drawing,
-        [("mentions it", swatch("heat-4")), ("new case that mentions it", swatch("heat-0"))],
-    )
-    drawing.height += 14
-    drawing.text(0, drawing.height, "Bold: no case mentioned it before.", "muted", size=SMALL)
-    return drawing.svg()
+            shade = "taken" if case in score["new"] else "own"
+            picture.rect(x, picture.height + 1, width - 2, ROW - 2, shade)
+        picture.words.append(f"{text}: mentioned by {', '.join(rule['shared_by'])}.")
+        picture.height += ROW
+    picture.legend([("own", "mentions it"), ("taken", "new case that mentions it")])
+    picture.paragraph("Bold: no case mentioned it before.")
+    return picture.svg()
 
 
 def proposals(challenge: dict[str, Any]) -> str:
     """How often each proposal passes without the skill and with it."""
-    drawing = Drawing("challenge", "Three counterexamples among 33 proposals", PictureOptions())
-    drawing.heading(
-        {"models": []}, "How often each proposal passes with the skill (upwards) and without it"
+    picture = Picture(
+        "Three counterexamples among 33 proposals",
+        "How often each proposal passes with the skill (upwards) and without it",
     )
-    top, bottom = drawing.height + 8, drawing.height + 220
-    x, y = Scale(0, 1, 44.0, drawing.width - 12), Scale(0, 1, bottom - 10, top + 10)
-    drawing.axes(x, y, "pass rate without the skill", percent)
+    top, bottom = picture.height + 10, picture.height + 220
+    x, y = Scale(0, 1, 56, picture.width - 12), Scale(0, 1, bottom - 8, top + 8)
+    for tick in (0, 0.25, 0.5, 0.75, 1):
+        picture.line(48, y(tick), picture.width, y(tick))
+        picture.text(40, y(tick) + 4, percent(tick), "soft", "end")
+        picture.text(x(tick), bottom + 16, percent(tick), "soft", "middle")
     for each in challenge["proposals"]:
-        mark = "mark-skill" if each["status"] == "counterexample" else "mark-baseline"
-        drawing.parts.append(circle(x(each["without"]), y(each["with"]), 4.5, mark))
+        tone = "with" if each["status"] == "counterexample" else "without"
+        picture.circle(x(each["without"]), y(each["with"]), tone)
         rates = f"{percent(each['without'])} without the skill and {percent(each['with'])} with it"
-        drawing.words.append(
+        picture.words.append(
             f"{each['id']}: {rates}, {each['status']} after {each['rounds']} rounds."
         )
-    drawing.height = bottom + 40
-    legend(
-        drawing,
-        [("counterexample", dot("mark-skill")), ("given up: no clear loss", dot("mark-baseline"))],
-    )
-    return drawing.svg()
+    picture.height = bottom + 20
+    picture.paragraph("Pass rate without the skill")
+    picture.legend([("with", "counterexample"), ("without", "given up: no clear loss")])
+    return picture.svg()

@@ -6,12 +6,12 @@ Both are drawn from what is recorded in examples/h100-kernels: evals/recorded/re
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
-from upskill.reports.pictures import PictureOptions, pass_rates
-from upskill.reports.pictures.svg import SMALL, Drawing, Scale, circle, dot, legend, text_width
+from upskill.reports.svg import Picture, Scale, pass_rates, width_of
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "h100-kernels"
 CALLED = {
@@ -63,7 +63,7 @@ def tiers(results: dict[str, Any]) -> str:
         else "The tiers that take a GPU, correct and faster, are not graded yet."
     )
     document: dict[str, Any] = {"skill": {"name": "h100-kernels"}, "models": models}
-    return pass_rates(document, PictureOptions(notes=[note] if note else []))
+    return pass_rates(document, notes=[note] if note else [])
 
 
 def speeds(table: list[tuple[str, ...]]) -> str:
@@ -73,34 +73,35 @@ def speeds(table: list[tuple[str, ...]]) -> str:
         if any(row[1] for row in table)
         else []
     )
-    drawing = Drawing(
-        "speeds", "Speed of the known-good kernels beside PyTorch", PictureOptions(notes=notes)
+    picture = Picture(
+        "Speed of the known-good kernels beside PyTorch",
+        "Times as fast, by the ratio of medians, with the 95% interval (hardly wider than the marks)",
     )
-    shown = "Times as fast, by the ratio of medians, with the 95% interval (hardly wider than the marks)"
-    drawing.heading({"models": []}, shown)
-    left = max(text_width(f"{row[0]} *") for row in table) + 14
-    scale = Scale(TICKS[0], TICKS[-1], left, drawing.width - 16, log=True)
-    top, bottom = drawing.height, drawing.height + ROW * len(table)
+    left = max(width_of(f"{row[0]} *") for row in table) + 14
+    scale = Scale(math.log(TICKS[0]), math.log(TICKS[-1]), left, picture.width - 16)
+    top, bottom = picture.height, picture.height + ROW * len(table)
     for tick in TICKS:
-        x = scale(tick)
-        drawing.line(x, top, x, bottom, "axis" if tick == 1 else "grid")
-        drawing.text(x, bottom + 14, f"{tick:g}×", "muted", size=SMALL, anchor="middle")
+        x = scale(math.log(tick))
+        picture.line(x, top, x, bottom, "soft" if tick == 1 else "line")
+        picture.text(x, bottom + 16, f"{tick:g}×", "soft", "middle")
     for name, star, *figures in table:
-        middle = drawing.height + ROW / 2
-        drawing.text(0, middle + 4, f"{name}{star}")
-        for (ratio, low, high), classes in zip(
-            (figures[:3], figures[3:]), ("bar-baseline", "bar-skill"), strict=True
+        middle = picture.height + ROW / 2
+        picture.text(0, middle + 5, f"{name}{star}")
+        for (ratio, low, high), tone, y in (
+            (figures[:3], "without", middle - 4),
+            (figures[3:], "with", middle + 4),
         ):
-            y = middle + (-4 if classes == "bar-baseline" else 4)
             if low:
-                drawing.line(scale(float(low)), y, scale(float(high)), y, "axis")
-            drawing.parts.append(circle(scale(float(ratio)), y, 3.5, classes))
-        drawing.words.append(
+                picture.line(
+                    scale(math.log(float(low))), y, scale(math.log(float(high))), y, "soft"
+                )
+            picture.circle(scale(math.log(float(ratio))), y, tone)
+        picture.words.append(
             f"{name}: {figures[0]} times as fast as eager, {figures[3]} as torch.compile."
         )
-        drawing.height += ROW
-    drawing.height = bottom + 22
-    legend(
-        drawing, [("as PyTorch eager", dot("bar-baseline")), ("as torch.compile", dot("bar-skill"))]
-    )
-    return drawing.svg()
+        picture.height += ROW
+    picture.height = bottom + 22
+    picture.legend([("without", "as PyTorch eager"), ("with", "as torch.compile")])
+    for note in notes:
+        picture.paragraph(note)
+    return picture.svg()

@@ -22,7 +22,7 @@ from typing import Any
 import experiment_pictures
 import kernel_pictures
 
-from upskill.reports.pictures import PictureOptions, lift_by_group, pass_rates
+from upskill.reports.svg import lift_by_group, pass_rates
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES, RECORDED = ROOT / "docs" / "pictures", ROOT / "examples" / "recorded"
@@ -40,7 +40,6 @@ SHOWN = {
     "house-commit-messages": ("house-commit-messages", "suite", "look-up form, 20 cases"),
     "pidgin-language": ("pidgin-language", "suite", "a skill where it does not belong, 36 cases"),
 }
-CASE = "wrapper-path-softmax"  # of it, to be opened
 FIRST = "kernel-builder-cuda-kernels"  # the one that the README begins with
 MODELS = {
     "local:smollm2-135m": "SmolLM2 135M",
@@ -75,11 +74,11 @@ def drawn(documents: dict[str, dict[str, Any]]) -> dict[str, str]:
         name: [model | {"model": MODELS[model["model"]]} for model in document["models"]]
         for name, document in documents.items()
     }
-    groups = [(f"{SHOWN[name][0]}: {SHOWN[name][2]}", models) for name, models in named.items()]
+    groups = {f"{SHOWN[name][0]}: {SHOWN[name][2]}": models for name, models in named.items()}
     first = documents[FIRST] | {"models": named[FIRST]}
     return {
         "pass-rates.svg": pass_rates(
-            first, PictureOptions(notes=["48 cases about building CUDA kernels, one run each."])
+            first, notes=["48 cases about building CUDA kernels, one run each."]
         ),
         "lift.svg": lift_by_group("What small models gain", groups),
     }
@@ -99,7 +98,7 @@ def view() -> Generator[str]:
 
 
 def take_screenshots(run: str) -> None:
-    """The report and the live page of ./runs as a reader sees them first, and a case that is open."""
+    """The report and the live page of ./runs as a reader sees them first."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - of the extra `dev`
 
     program = shutil.which("chromium")
@@ -113,7 +112,6 @@ def take_screenshots(run: str) -> None:
         browser = playwright.chromium.launch(executable_path=program, args=options)
         for name, url, height in (
             ("report", report, 740),
-            ("case", f"{report}#case={CASE}", 740),
             ("live", address, 660),
         ):
             page = browser.new_page(

@@ -52,23 +52,23 @@ class Browser:
         *,
         screen: str = "desktop",
         scheme: Scheme = "light",
-        ready: str = "html[data-ready]",
+        scripts: bool = True,
     ) -> Answer:
-        """What a function finds on the page at a URL, once `ready` is on it."""
+        """What a function finds on the page at a URL, once its script has run."""
 
         def visit() -> Answer:
             width, height = SCREENS[screen]
             context = self._browser.new_context(
                 viewport={"width": width, "height": height},
                 color_scheme=scheme,
-                accept_downloads=True,
+                java_script_enabled=scripts,
             )
             context.set_default_timeout(PATIENCE)
             try:
                 page = context.new_page()
                 problems = _watch(page, url)
                 page.goto(url)
-                page.wait_for_selector(ready, state="attached")
+                page.wait_for_selector("html[data-ready]" if scripts else "html", state="attached")
                 found = use(page)
                 assert not problems, "\n".join(problems)
                 return found

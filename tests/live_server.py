@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from conftest import HELPFUL, greetings, write_script, write_skill
 from upskill import PlanOptions, RunOptions, Skill, Store, Suite, evaluate, make_plan, open_store
-from upskill.reports.live.server import LivePage, serving
+from upskill.reports.live import LivePage, serving
 
 HOSTILE = (
     "<script>window.hacked = 1</script></script><img src=x onerror='window.hacked = 1'> [x](javascript:window.hacked=1)"
@@ -28,11 +27,6 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     text: str
-
-    @property
-    def json(self) -> Any:
-        assert self.status == 200, self.text
-        return json.loads(self.text)
 
 
 @dataclass(frozen=True)
@@ -69,14 +63,9 @@ class Live:
         finally:
             connection.close()
 
-    def api(self, path: str, **query: object) -> Any:
-        return self.ask(f"api/{path}?{urlencode(query)}").json
-
-    def mark(self, run: str, body: object, **headers: str) -> Answer:
+    def review(self, run: str, body: object, **headers: str) -> Answer:
         origin = {"Origin": f"http://127.0.0.1:{self.port}", "Content_Type": "application/json"}
-        return self.ask(
-            f"api/feedback?{urlencode({'run': run})}", "POST", body, **(origin | headers)
-        )
+        return self.ask(f"run/{run}/review", "POST", body, **(origin | headers))
 
 
 @contextmanager

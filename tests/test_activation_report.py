@@ -23,6 +23,7 @@ from rich.console import Console
 from conftest import REPOSITORY, Done, Upskill, start, write_script, write_skill
 from upskill.agents import toolbox
 from upskill.reports import terminal
+from upskill.reports.evaluated import report_evaluation
 from upskill.runs.planning.plan import make_plan
 from upskill.runs.running.evaluate import evaluate_now
 from upskill.skills import Skill
@@ -108,22 +109,15 @@ def test_every_report_splits_the_lift_into_offered_and_opened(
     done = run(upskill, skill, "-v", "--report", "markdown=report.md")
     said = unwrapped(done.out)
     assert done.code == 0
-    assert "activated in 4 of 6 trials (67%, 22% to 96%)" in said
-    assert re.search(
-        r"lift offered \+67 \(6 pairs\) · activated \+100 \(4 pairs\) · not activated 0 \(2 pairs\)",
-        said,
-    )
+    # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
+    activity = "67% (22% to 96%) +100 0 2.0 → 2.7 1.0 → 2.3 0% → 29%"
+    assert f"scripted:acting.json {activity}" in said
     assert (
         "Go by the lift offered: the trials that activate the skill are not a random sample."
         in said
     )
-    # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
-    assert "turns 2.0 → 2.7 per task · tool calls 1.0 → 2.3 · tool errors 0% → 29%" in said
     text = (home / "report.md").read_text(encoding="utf-8")
-    assert re.search(
-        r"\| scripted:acting\.json \| 4/6 \(67%\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0% → 29% \|",
-        text,
-    )
+    assert activity in text.replace("| ", "")
     assert "not a random sample" in text
     (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
     assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == (
@@ -137,9 +131,8 @@ def test_every_report_splits_the_lift_into_offered_and_opened(
         "0.28",
     )
     shown = upskill("show", "last").out
-    assert (
-        "did not open the skill · 2 turns · 1 tool call 1 ✓ bash seq 100 hello, friend ✗"
-        in unwrapped(shown)
+    assert "did not open the skill · 1 tool call 1 ✓ bash seq 100 hello, friend ✗" in unwrapped(
+        shown
     )
     assert re.search(
         r"1 ✓ activate_skill greeter\n +3 ✓ write_file path: hello\.txt content: one two three\n",
@@ -167,14 +160,11 @@ def test_every_report_splits_the_lift_into_offered_and_opened(
     assert as_json["invalid"] == []
 
 
-def test_each_of_several_models_has_a_block_of_its_own(upskill: Upskill, skill: Path) -> None:
+def test_each_of_several_models_has_a_row_of_its_own(upskill: Upskill, skill: Path) -> None:
     write_script(skill.parent / "idle.json", [{"answer": "hello"}])
     said = unwrapped(run(upskill, skill, "-m", "scripted:idle.json", "-v").out)
-    assert re.search(r"scripted:acting\.json baseline .* activated in 4 of 6 trials", said)
-    assert re.search(
-        r"scripted:idle\.json baseline .* activated in 0 of 6 trials .* not activated 0 .* turns 1\.0 → 1\.0",
-        said,
-    )
+    assert "scripted:acting.json 67% (22% to 96%) +100 0 2.0 → 2.7" in said
+    assert "scripted:idle.json 0% (0% to 46%) – 0 1.0 → 1.0" in said
 
 
 def test_a_chat_has_nothing_to_open(upskill: Upskill, skill: Path) -> None:
@@ -187,9 +177,7 @@ def test_a_chat_has_nothing_to_open(upskill: Upskill, skill: Path) -> None:
 
 def test_without_a_baseline_it_still_says_what_was_opened(upskill: Upskill, skill: Path) -> None:
     done = run(upskill, skill, "--no-baseline", "-v")
-    assert "activated  in 4 of 6 trials" in done.out
-    assert "offered" not in done.out
-    assert "turns      2.7 per task · tool calls 2.3 · tool errors 29%" in done.out
+    assert "scripted:acting.json 67% (22% to 96%) – – 2.7 2.3 29%" in unwrapped(done.out)
 
 
 # The arms were not isolated.
@@ -220,9 +208,9 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     assert done.err.count("INVALID") == 1
     assert done.err.count("does not meet 'decision!=hurts': a trial saw a skill") == 2
     text = (home / "report.md").read_text(encoding="utf-8")
-    assert text.index("**INVALID: a trial saw a skill") < text.index("| model |")
-    assert len(re.findall(r"❌ scripted:\w+\.json: INVALID", text)) == 2
-    assert "lift activated" not in text
+    assert text.index("🔴 INVALID: a trial saw a skill") < text.index("| Model |")
+    assert text.count("| ✗ INVALID | – |") == 2
+    assert "Lift activated" not in text
     root = ET.parse(home / "report.xml").getroot()
     for suite in root:
         first = next(suite.iter("testcase"))
@@ -252,7 +240,7 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
 
 def test_runs_and_show_say_that_a_run_is_invalid(upskill: Upskill, skill: Path, home: Path) -> None:
     assert run(upskill, skill, model="leaky").code == 3
-    assert "INVALID: a trial saw a skill" in upskill("runs").out
+    assert "✗ INVALID" in upskill("runs").out
     done = upskill("show", "last", "--case", "greet-2")
     assert done.code == 0
     said = unwrapped(done.out)
@@ -264,7 +252,7 @@ def test_runs_and_show_say_that_a_run_is_invalid(upskill: Upskill, skill: Path, 
     assert (row["decision"], row["reason"]) == ("undecided", "isolation")
     write_script(home / "other.json", [{"answer": "hello"}])
     upskill("eval", write_skill(home / "sailor"), "-m", "scripted:other.json")
-    assert re.search(r"greeter +INVALID", upskill("runs").out)
+    assert re.search(r"greeter .* INVALID", upskill("runs").out)
 
 
 def test_nothing_more_is_run_once_a_run_is_invalid(upskill: Upskill, skill: Path) -> None:
@@ -314,7 +302,7 @@ def test_a_run_without_protection_is_warned_of_before_the_first_call(
     done = run(upskill, skill, "--sandbox", "none", "--json")
     assert done.err.startswith("Warning: --sandbox none: ")
     assert any(said.startswith("--sandbox none: ") for said in done.json["warnings"])
-    assert "sandbox none (no protection): NOTHING was blocked" in upskill("show", "last").out
+    assert "Sandbox: none (no protection): NOTHING was blocked" in upskill("show", "last").out
 
 
 def test_a_baseline_that_finds_the_skill_where_nothing_is_hidden_makes_the_run_invalid(
@@ -339,9 +327,9 @@ def test_show_tells_where_agents_acted_and_every_step_of_a_case(
     done = upskill("show", "last", "--case", "greet-1")
     assert done.code == 0
     said = unwrapped(done.out)
-    assert "agent tools sandbox " in said
-    assert "self-test passed: system is read-only, home is hidden" in said
-    assert "opened the skill · 3 turns · 3 tool calls, 1 error" in said
+    assert "Agent: tools " in said
+    assert re.search("Sandbox: .* self-test passed: system is read-only, home is hidden", said)
+    assert "opened the skill · 3 tool calls, 1 error" in said
     assert f"1 ✓ activate_skill greeter{shown} → <skill_content" in said
     assert "2 I write it down." in said
     assert f"3 ✓ write_file{shown} path: hello.txt content: one two three → " in said
@@ -373,11 +361,11 @@ def test_the_table_keeps_model_and_pass_rates_at_any_width(home: Path, width: in
     )
     out = io.StringIO()
     console = Console(file=out, width=width)
-    console.print(terminal.render(evaluate_now(plan)))
+    console.print(terminal.render(report_evaluation(evaluate_now(plan))))
     conclusion, head, *rows = out.getvalue().split("\n\n")[:3]
     assert "undecided on these 4 cases:" in " ".join(conclusion.split())
     head, *rows = head.splitlines()
-    assert ("Tokens" in head, "Cost" in head) == (width >= 80, width >= 80)
+    assert ("Tokens" in head, "Lift" in head) == (width >= 80, width >= 120)
     assert rows[0].startswith(
         "  scripted:acting.json"
     )  # on a line of its own where there is little room
@@ -403,19 +391,12 @@ def test_against_a_reference_skill_the_tables_speak_of_it(
         done.out
     )
     done = run(upskill, skill, "--against", older, "--set", "target_pass_rate=50", "-v")
-    assert (
-        "  reference skill █████████████░░░░░░░   67%\n  this skill      █████████████░░░░░░░   67%"
-        in done.out
-    )
     said = unwrapped(done.out)
-    assert "Reference skill This skill Tokens" in said
-    assert "activated in 4 of 6 trials (67%, 22% to 96%); the reference skill in 4 of 6" in said
+    assert "67% (4/6) → 67% (4/6)" in said
+    assert "Arrows: reference skill → this skill." in said
     assert "Cheapest that reaches 50%: scripted:acting.json (reference skill)" in said
-    assert "| model | reference skill | this skill |" in (home / "report.md").read_text(
-        encoding="utf-8"
-    )
-    assert "  reference skill ████" in upskill("runs").out
-    assert "reference skill · scripted:acting.json · seed 0" in upskill("show", "last").out
+    assert "with reference skill 4." in (home / "report.md").read_text(encoding="utf-8")
+    assert "reference skill · seed 0" in upskill("show", "last").out
     assert "The baseline is another version of the skill." in said
     assert not re.search(r"baseline|without it", said.replace("The baseline is another", ""))
 

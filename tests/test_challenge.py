@@ -83,7 +83,7 @@ def test_counterexamples_are_kept_as_train_cases_with_a_note(upskill: Upskill, h
     assert done.code == 0, done.err
     text = " ".join(done.out.split())
     assert "2 of 3 proposals pass without the skill and fail with it." in text
-    assert "the skill says: '- The code of carol is `99-wrong`.'" in text
+    assert "the skill says: - The code of carol is `99-wrong`." in text
     suite = Suite.of(Skill.load("codes"))
     assert suite
     kept = suite.cases[1:]

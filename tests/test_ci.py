@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+import time
 import venv
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -117,10 +118,10 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     assert rows["retested"]["against_base"] is None, "only its suite is new"
     assert rows["worse"]["against_none"]["decision"] == "helps"
     summary = (library / "report" / "summary.md").read_text()
-    assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
-    assert "| ✖ | `skills/worse` | generic:student |" in summary
+    assert summary.startswith("### upskill: `ci`\n\n🔴 3 skills changed, 1 blocked.\n")
+    assert "| `skills/worse` | generic:student | ✖ |" in summary
     assert "worse on these 12 cases: " in summary
-    assert "| ✅ | `skills/better` | generic:student |" in summary
+    assert "| `skills/better` | generic:student | ✅ |" in summary
     assert "loses no more than 20 points: " in summary
     assert "`skills/worse` no longer passes " in summary
     assert (
@@ -128,15 +129,18 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
         in summary
     )
     command = rows["worse"]["command"]
-    assert f"One row again: `{command}`" in summary
+    assert f"Check this skill again: `{command}`" in summary
     base = done.json["base"][:10]
     assert command == f"upskill ci skills/worse --base-ref {base} -m generic:student"
-    spent = [line for line in summary.splitlines() if line.startswith("- Spent ")]
-    assert [line.startswith(f"- Spent {asked:,} calls, ") for line in spent] == [True]
-    assert again.out == summary.replace(spent[0], "- Spent nothing: no model was asked.")
-    assert (library / "page.md").read_text() == summary + again.out, (
+    (spent,) = (line for line in summary.splitlines() if line.startswith("Spent "))
+    assert spent.startswith(f"Spent {asked:,} calls, ")
+    unchanged = summary.replace(spent, "Spent nothing: no model was asked.")
+    assert (library / "page.md").read_text() == summary + unchanged, (
         "the page of a run shows every step"
     )
+    shown = " ".join(again.out.split())
+    assert shown.startswith("✖ 3 skills changed, 1 blocked. ✖ `skills/worse`, generic:student: ")
+    assert f"Check this skill again: {command}" in shown
     suite = ET.parse(library / "report" / "junit.xml").getroot()[0]
     assert [test.get("classname") for test in suite if test.find("failure") is not None] == [
         "skills/worse"
@@ -217,13 +221,15 @@ def test_the_steps_of_the_action_write_every_report(library: Path, package_regis
             assert ran.returncode == blocks, (command, ran.stdout, ran.stderr)
     report = library / "upskill-report"
     summary = (report / "summary.md").read_text()
-    assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
-    assert [line[:22] for line in summary.splitlines() if line.startswith("| ✖")] == [
-        "| ✖ | `skills/worse` |"
-    ]
+    assert "3 skills changed, 1 blocked." in summary
+    rows = [line.split(" | ") for line in summary.splitlines() if line.startswith("| `skills/")]
+    marks = {row[0]: row[2] for row in rows}
+    assert marks == {
+        "| `skills/worse`": "✖",
+        "| `skills/better`": "✅",
+        "| `skills/retested`": "✅",
+    }
     for line in (
-        "| ✅ | `skills/better` |",
-        "| ✅ | `skills/retested` |",
         "`skills/elsewhere` was previously `skills/moved`",
         "1 other",
     ):
@@ -231,11 +237,27 @@ def test_the_steps_of_the_action_write_every_report(library: Path, package_regis
     assert {"junit.xml", "summary.md"} < {path.name for path in report.iterdir()}
 
 
+def test_ci_says_how_far_it_is(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSKILL_PROGRESS", "0.1")
+
+    def slow(call: Call) -> str:
+        time.sleep(0.1)
+        return answer(call)
+
+    with serving(slow) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        done = upskill("ci", "skills/retested", "-m", "generic:student", "--repeats", 1)
+    assert re.search(r"… \d+ of 24 trials", done.err), done.err
+
+
 def test_nothing_is_asked_where_nothing_has_changed(upskill: Upskill, library: Path) -> None:
     git(library, "checkout", "-q", "main")
     git(library, "commit", "-q", "--allow-empty", "-m", "Nothing")
     done = upskill("ci", "skills", "-m", "scripted:none")
-    assert (done.code, done.out.splitlines()[0]) == (0, "### upskill: no skill changed")
+    assert (done.code, done.out.splitlines()[0]) == (0, "")
+    assert "✅ no skill changed." in done.out
     assert "5 skills unchanged since" in done.out
     assert "Comparing 1 skill with " in upskill("ci", "skills/untouched", "-m", "scripted:none").err
 
@@ -460,10 +482,9 @@ def test_a_deleted_skill_is_named_and_one_without_its_manifest_is_blocked(
     git(library, "rm", "-rqf", "skills/worse", "skills/better/SKILL.md")
     done = upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none")
     assert done.code == 1
-    assert "### upskill: 2 skills changed, 1 blocked" in done.out
-    assert "`skills/worse` was deleted, with 12 test cases." in done.out
-    assert "| ✖ | `skills/better` |" in done.out
-    assert "the SKILL.md was removed, but other files of the skill are still there" in done.out
+    assert "✖ 2 skills changed, 1 blocked." in done.out
+    assert "`skills/worse` was deleted, with its suite." in done.out
+    assert "✖ `skills/better`: the SKILL.md was removed, but other files of the skill" in done.out
 
 
 def test_a_broken_suite_or_skill_of_the_base_can_be_repaired(library: Path) -> None:
@@ -789,7 +810,7 @@ def test_every_skill_of_a_library_is_kept_retired_repaired_or_left_open(
     assert rows["harmful"]["command"] == "upskill ci skills/harmful --all -m generic:student"
     assert "Of 50 useless skills, about one would be called helpful by chance." in again.out
     assert "because they have no test cases: `untested`" in again.out
-    assert "| ⚠ retire? | `skills/learned` | generic:student |" in again.out
+    assert re.search(r"skills/learned +generic:student +⚠ retire\?", again.out)
     assert "`skills/harmful` no longer passes " in again.out
 
 

@@ -39,7 +39,7 @@ from upskill.errors import ModelError, StoreError
 from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
-from upskill.reports.json import to_dict
+from upskill.reports.figures import document
 from upskill.runs.planning.plan import PlanOptions
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.running.evaluate import RunOptions
@@ -839,6 +839,6 @@ def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(
     )
     done = upskill("eval", skill, "-m", "scripted:model.yaml", *given, "--json")
     with open_store("runs") as store:
-        again = to_dict(evaluation_of(store, store.run("last")))
+        again = document(evaluation_of(store, store.run("last")))
     assert again == done.json
     assert (again["making"]["cost_usd"], again["requirements"][0]["held"]) == (0.5, True)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import random
+import re
 import shutil
 import signal
 import time
@@ -190,26 +191,17 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(
     guess = (
         f"best guess, better than the first draft on these train cases but not confirmed: {better}"
     )
-    assert any(line.startswith(f"  {guess}") for line in notes), done.err
+    assert guess not in done.err, "the result says it once"
     shown = " ".join(done.out.split())
     assert guess in shown
     assert (
-        "first draft → result on held-out cases: 0% → 100% (+100 points), 95% interval +" in shown
+        "first draft → result on held-out cases: 0% → 100% (+100 points): the search improved"
+        in shown
     )
-    assert "the search improved the skill" in shown
-    for text in (
-        "house-words",
-        "SKILL.md",
-        "baseline",
-        "with skill",
-        "+100 points",
-        "held-out cases:",
-        "train cases:",
-    ):
-        assert text in done.out
-    saved, *following = done.out.splitlines()[-6:]
-    assert saved == "Saved to skills/house-words"
-    typed = [line.split("  ")[1] for line in following[1:]]
+    assert "✓ held-out cases: helps on tasks like these: +100 points" in shown
+    assert "train cases, which chose the skill: 0% → 100% (+100 points)" in shown
+    following = done.out[done.out.index("Saved to skills/house-words: about ") :].splitlines()
+    typed = [line.partition(": ")[2] for line in following if ": upskill " in line]
     assert typed[:2] == ["upskill show last:held-out", "upskill show last:train"]
     assert typed[-1] == "upskill install skills/house-words --to claude-code"
     for command in typed[:2]:
@@ -221,7 +213,7 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(
     assert 0 < len(reported) < len(rows)
     assert {row["decision"] for row in reported} == {"helps"}
     listed = upskill("runs").out
-    assert listed.count("lift +100 points, helps") == len(reported)
+    assert len(re.findall(r"✓ helps .* \+100\n", listed)) == len(reported)
 
 
 def test_show_last_reaches_the_train_and_the_held_out_run_of_the_skill_that_was_kept(
@@ -317,8 +309,7 @@ def test_where_a_skill_helps_on_too_few_cases_more_of_them_come_before_its_use(
     shown = " ".join(done.out.split())
     assert "tasks like these: undecided from 8 fresh cases, add about " in shown, done
     assert "upskill tests skills/house-words --add " in shown.partition("add about ")[2]
-    use = done.out.splitlines()[-1].split("  ")[1]
-    assert use.startswith("upskill install skills/house-words")
+    assert done.out.splitlines()[-1].startswith("  Use it: upskill install skills/house-words")
 
 
 def test_without_a_search_nothing_is_held_out_and_all_cases_count(
@@ -453,11 +444,10 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(
     ]
     assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
     shown = upskill("versions", house / "skills" / "house-words")
-    heads, first = (line.split() for line in shown.out.splitlines()[:2])
-    assert heads == ["Id", "Hash", "Parent", "When", "Pass", "rate", "Decision", "Why"]
-    assert (first[1], first[-2:]) == (rows[0]["fingerprint"][:8], ["first", "draft"])
+    first = next(line for line in shown.out.splitlines() if line.startswith("  v1 "))
+    assert first.endswith("first draft")
     assert "best guess" in shown.out
-    assert "better on 0 of these 8 train cases" in " ".join(shown.out.split())
+    assert "better on 0 of these 8" in shown.out
     assert [row["decision"] for row in rows] == [
         *("first draft", "not enough evidence", "not enough evidence"),
         "best guess",
@@ -532,11 +522,10 @@ def test_the_making_cost_is_kept_with_the_skill_and_eval_takes_it_unless_it_is_t
     saved = 0.1 * 20 - 0.01  # for a passed task: the baseline passes one of twenty
     assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
     shown = upskill("eval", folder, "-m", "scripted:student.json", "-v").out
-    assert f"made for ${made:.2f} (skill_meta.json), it pays off after 3 passed tasks." in " ".join(
-        shown.split()
-    )
+    paid = f"Made for ${made:.2f} (skill_meta.json), the skill pays off after 3 passed tasks."
+    assert paid in " ".join(shown.split())
     typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19", "-v")
-    assert "made for $19.00 (making_cost), it pays off after 10 passed tasks." in " ".join(
+    assert "Made for $19.00 (making_cost), the skill pays off after 10 passed tasks." in " ".join(
         typed.out.split()
     )
     # What came on top of an older one is what the older one has to be weighed against.

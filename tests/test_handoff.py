@@ -87,20 +87,13 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
         write_answer(desk, stem, answer)
     done = go(upskill, "--max-cost", 1)  # which costs nothing here
     assert done.code == 0, done.err
-    assert "held-out cases: 0% → 100%" in done.out
+    assert re.search(r"held-out cases: .*\n(.*\n)+.* 0% .* → 100% ", done.out)
     assert "price unknown" not in done.out + done.err
     printed = " ".join(done.out.split())
     assert re.search(
         r"Spent: test writer [1-9][\d,]* tokens · teacher [1-9][\d,]* tokens · ", printed
     )
     assert "(those for handoff:desk are estimated)" in printed
-    spent = (
-        done.out[done.out.index("  Spent: ") : done.out.index("\nSaved to")]
-        .strip("\n")
-        .splitlines()
-    )
-    assert len(spent) > 1  # wrapped
-    assert all(line.startswith("  ") for line in spent), spent
 
 
 def test_an_embedded_student_is_not_loaded_before_it_is_asked(upskill: Upskill, desk: Path) -> None:
@@ -221,7 +214,7 @@ def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered
     for asks in ((), ("--ask",)):  # nobody is at the keyboard
         assert finish("", *asks).json["missing"] == [question]
     shown = upskill("generate", TASK, "--handoff", "desk", "--no-eval", "--force").out
-    assert f"Missing from the material (run again with --ask to answer):\n    - {question}" in shown
+    assert f"Missing from the material (run again with --ask to answer):\n    {question}" in shown
     done = finish("Lisbon\n", "--ask")
     assert (
         done.err.count(f"The teacher asks: {question}") == 1

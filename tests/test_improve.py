@@ -228,10 +228,7 @@ def test_a_requested_change_that_is_not_shown_to_be_better_is_kept_because_someb
         decisions == ["older version", "kept as requested", "not enough evidence"][: attempts + 1]
     )
     known = "not shown to be better on 6 train cases; kept because you asked for it"
-    assert (known in " ".join(done.err.split()), known in " ".join(done.out.split())) == (
-        True,
-        True,
-    )
+    assert known in " ".join(done.out.split())
     assert "The previous version is in " in done.err
     body = Skill.load(house / FOLDER).body
     assert ("- Be kind." in body, "- Be brief." in body) == (True, False)
@@ -340,13 +337,11 @@ def test_an_older_skill_that_is_not_changed_keeps_its_own_history(
     for done in (first, again):
         assert done.code == 0, done.err
         out = " ".join(done.out.split())
-        assert (
-            f"The skill in {FOLDER} is the older one, unchanged, with its new results. Next:" in out
-        )
+        assert f"The skill in {FOLDER} is the older one, unchanged, with its new results." in out
         assert "Saved to" not in out
         assert "--sources" not in out
         assert (
-            "1 version besides the older version was tried; the search ended: all attempts are used."
+            "Versions tried besides the older version: 1; the search ended: all attempts are used."
             in out
         )
         metadata = Provenance.of(Skill.load(house / FOLDER)).metadata

@@ -163,7 +163,7 @@ def test_the_command_names_who_takes_requests_and_what_to_do(
     done = upskill("matrix", library, "-m", student, "--report", "map.svg")
     assert done.code == 0, done.err
     assert "1 of 3 skills loses requests when all are installed." in done.out
-    assert re.search(r"ship +2 +0% +100% +deploy 100%", done.out)
+    assert re.search(r"ship +2 +0% +100% +deploy +100%", done.out)
     assert "drop it, or say what deploy does not do" in " ".join(done.out.split())
     assert "prompts from the suite are used: poems" in done.out
     assert "can only take requests: notes" in done.out

@@ -41,7 +41,7 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
     assert (started.code, evaluated.code) == (0, 0), (started, evaluated)
     verdict = (
         r"  ✓ helps on tasks like these: \+\d+ points \(\+\d+ to \+\d+\), 12 cases\n\n"
-        r"  Model +Baseline +With skill"
+        r"  Model +Decision +Lift in points +Passes"
     )
     for printed in (evaluated.out.lstrip("\n"), blocks_of("Test your own skill", "text")[0]):
         assert re.match(verdict, printed), printed

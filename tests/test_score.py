@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import runpy
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ import yaml
 from conftest import REPOSITORY, Upskill
 from upskill import Skill, Suite, open_store, score
 from upskill.experiments.mutation import Score, rules_of
-from upskill.reports.live.pages import overview, skill_page
+from upskill.reports.skills import skill_verdicts
 
 CODES = {
     "alfa": "11-afla",
@@ -116,8 +117,8 @@ def test_a_student_shows_which_rules_are_missed_and_which_cases_test_nothing(
     assert found["share"] == {"value": 0.8, "interval": [0.8, 0.8]}
     text = upskill("tests", "codes", "--score", "-m", "scripted:student.yaml").out
     assert "The suite would notice a change to 4 of 5 rules (80%)." in text
-    assert "test nothing of it: idle" in text
-    assert "Not counted, and no case notices: A clerk made them." in text
+    assert re.search(r"idle +passes without the skill, so tests nothing of it", text)
+    assert re.search(r"unnoticed, not counted +A clerk made them\.", text)
 
 
 def test_the_runs_of_a_score_are_neither_listed_nor_versions(upskill: Upskill, home: Path) -> None:
@@ -129,7 +130,9 @@ def test_the_runs_of_a_score_are_neither_listed_nor_versions(upskill: Upskill, h
     assert "no runs yet" in upskill("show", "last").err
 
 
-def test_last_and_the_live_page_leave_out_the_runs_of_a_score(upskill: Upskill, home: Path) -> None:
+def test_last_and_the_last_verdicts_leave_out_the_runs_of_a_score(
+    upskill: Upskill, home: Path
+) -> None:
     write_skill(home / "codes")
     evaluated = upskill("eval", "codes", "-m", "scripted:student.yaml", "--json").json["run"]
     assert upskill("tests", "codes", "--score", "-m", "scripted:student.yaml").code == 0
@@ -138,13 +141,7 @@ def test_last_and_the_live_page_leave_out_the_runs_of_a_score(upskill: Upskill, 
     assert "there is no run last~1: the store has 1 run\n" in upskill("show", "last~1").err
     with open_store(home / "runs") as store:
         assert store.count_runs() > 1
-        page, of_skill = overview(store), skill_page(store, "codes")
-    assert of_skill
-    assert [(version["runs"], version["latest"]) for version in of_skill["versions"]] == [
-        (1, evaluated)
-    ]
-    assert [run["id"] for run in page["runs"]] == [evaluated]
-    assert [(skill["runs"], skill["latest"]) for skill in page["skills"]] == [(1, evaluated)]
+        assert [row["run"] for row in skill_verdicts(store, "codes")] == [evaluated]
 
 
 def test_the_share_is_no_range_if_every_rule_is_decided() -> None:
@@ -182,8 +179,8 @@ def test_a_rule_that_only_failing_cases_name_says_so(upskill: Upskill, home: Pat
         )
     )
     text = " ".join(upskill("tests", "codes", "--score", "-m", "scripted:student.yaml").out.split())
-    assert "is `12-ovarb`. (mentioned only by cases that fail anyway: bravo)" in text
-    assert "Fail too often with the skill to notice anything: bravo" in text
+    assert "only cases that fail anyway: bravo" in text
+    assert "bravo fails too often with the skill to notice anything" in text
 
 
 def test_an_opposite_shows_nothing_if_it_only_spoils_another_rule(
@@ -227,7 +224,7 @@ def test_rules_in_prose_count_whether_or_not_a_case_notices(upskill: Upskill, ho
     )
     text = upskill("tests", "polite", "--score", "-m", "scripted:student.yaml").out
     assert "The suite would notice a change to 1 of 2 rules (50%)." in text
-    assert "No case notices: - Never shout." in text
+    assert re.search(r"unnoticed +- Never shout\.", text)
     assert "Nothing in the skill counts as a rule" in upskill("tests", "polite", "--score").out
 
 

@@ -415,42 +415,6 @@ async def test_progress_is_counted_as_results_come_change_are_copied_and_go(stor
     assert store.progress(run) == []
 
 
-async def test_a_revision_tells_what_has_changed_since(store: Store) -> None:
-    one, two = begin(store), begin(store, replace(PLAN, seed=7))
-
-    def changed(since: int) -> tuple[int, list[str]]:
-        return store.revision(), store.changed_runs(since)
-
-    seen, both = changed(0)
-    assert both == [one.id, two.id]
-    assert changed(seen) == (seen, [])
-    await store.add_result(one, result_of(TRIALS[0], None))
-    seen, found = changed(seen)
-    assert found == [one.id]
-    for change in (
-        lambda: store.annotate(one, tolerance=0.1),
-        lambda: store.copy_results(one, {}),
-        lambda: store.add_review(one, Review(TRIALS[0], "odd")),
-        lambda: store.add_review(one, Review(TRIALS[0], "wrong", "no greeting")),
-        lambda: store.remove_review(one, TRIALS[0]),
-    ):
-        before = store.revision(one)
-        change()
-        assert (store.revision(one) > before) is (
-            store.changed_runs(seen) == [one.id]
-        ) or before == store.revision(one)
-    seen = store.revision()
-    await store.add_result(one, result_of(TRIALS[0]))
-    assert store.changed_runs(seen) == [one.id]
-    assert store.revision(one) == store.revision() > seen
-    last = store.revision()
-    store.delete_run(one)
-    assert store.revision() > last
-    assert store.changed_runs(0) == [two.id]
-    await store.add_result(two, result_of(TRIALS[0]))
-    assert store.changed_runs(last) == [two.id]
-
-
 async def test_a_page_of_outcomes_begins_after_any_trial(store: Store) -> None:
     run = await fill(store, 200)
     whole = list(store.outcomes(run))
@@ -472,15 +436,6 @@ async def test_a_page_of_outcomes_begins_after_any_trial(store: Store) -> None:
 
 def _trial(row: Outcome) -> Trial:
     return Trial(row.model, row.case, cast("Arm", row.arm), row.seed)
-
-
-def test_the_latest_runs_are_read_a_page_at_a_time(store: Store) -> None:
-    runs = [begin(store, new=True) for _ in range(5)]
-    page = store.latest_runs(2)
-    assert [run.id for run in page] == [run.id for run in runs[:-3:-1]]
-    assert [run.id for run in store.latest_runs(9, page[-1].number)] == [
-        run.id for run in runs[2::-1]
-    ]
 
 
 async def test_skills_and_scores_are_counted(store: Store) -> None:

@@ -34,7 +34,8 @@ from upskill.authoring.trigger.trigger import TriggerSession, estimate_runs, mak
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
-from upskill.reports.trigger import improvement_to_json, triggered_to_json
+from upskill.plain import dict_or_empty
+from upskill.reports.trigger import report_improvement, report_triggered
 from upskill.runs.planning.plan import PlanOptions
 from upskill.skills import load_skills
 from upskill.suites.queries import PARTS, Queries, Query
@@ -498,36 +499,27 @@ def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(
     lines = {
         line.split("  ")[1].strip(): line for line in shown.splitlines() if line.startswith("  ")
     }
-    assert lines[TEXTS[0]].split()[-6:] == ["3/3", "100%", "29%", "to", "100%", "ok"]
-    assert lines[TEXTS[2]].split()[-6:] == ["0/3", "0%", "0%", "to", "71%", "wrong"]
-    for text in (
-        "precision        83%  (95% interval",
-        "recall           56%  (95% interval",
-        SAILOR,
-    ):
-        assert text in shown
-    assert (
-        len({line.index("(95%") for line in shown.splitlines() if "(95% interval" in line}) == 1
-    )  # in a column
+    assert lines[TEXTS[0]].split()[-4:] == ["yes", "100%", "(3/3)", "ok"]
+    assert lines[TEXTS[2]].split()[-4:] == ["yes", "0%", "(0/3)", "wrong"]
+    assert lines["precision"].split()[1] == "83%"
+    assert lines["recall"].split()[1] == "56%"
+    assert f"also installed: {SAILOR}." in shown
     assert "5 of 6 queries are on the right side of 50%" in shown
     listed = upskill("runs").out
-    assert "  trigger test: recall 56%, accuracy 72%\n" in listed
+    assert re.search(r"Recall +Accuracy +Of\n.* 56% +72%", listed)
+    assert "Passes" not in listed  # a rate of 72% would look like answers that passed
     assert upskill("show", "last", "--json").code == 0
-    assert "█" not in listed  # a rate of 72% would look like answers that passed
     upskill("eval", write_skill(six / "other"), *STUDENT)
-    assert re.search(rf"{GREETER} +trigger test: recall 56%, accuracy 72%\n", upskill("runs").out)
+    assert re.search(rf"{GREETER} .* 56% +72%", upskill("runs").out)
 
 
-def test_a_narrow_terminal_cuts_the_queries_and_no_number(
+def test_a_narrow_terminal_wraps_the_queries_and_no_number(
     upskill: Upskill, six: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upskill.cli.console.WIDTH_IN_A_PIPE", 60)
     lines = trigger(upskill, *STUDENT, "--store", "my runs").out.splitlines()
     assert max(map(len, lines)) <= 60
-    assert any(
-        line.split()[-7:] == ["yes", "3/3", "100%", "29%", "to", "100%", "ok"] for line in lines
-    )
-    assert any("…  yes" in line for line in lines)
+    assert any(line.split()[-4:] == ["yes", "100%", "(3/3)", "ok"] for line in lines)
     assert " --store 'my runs'" in " ".join(line.strip() for line in lines)
 
 
@@ -538,8 +530,8 @@ def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(
         upskill, *STUDENT, "--set", "max_calls=7", "--concurrency", 1, "--require", "recall>=0"
     )
     assert first.code == 1
-    assert "limit of 7 calls" in first.err
-    assert "the run was stopped before it was complete" in first.err
+    assert "limit of 7 calls" in first.out
+    assert "the run was stopped before it was complete" in " ".join(first.out.split())
     second = trigger(upskill, *STUDENT, "--set", "max_calls=11")
     assert second.code == 0, second.err
     assert "7 of 18 runs are stored" in second.err
@@ -563,7 +555,7 @@ def test_errored_runs_are_never_counted_and_too_many_of_them_end_with_3(
     done = trigger(upskill, "-m", "scripted:worse.json")
     assert done.code == 3
     assert "no run" in done.out
-    assert "3 of 18 runs, not counted" in done.out
+    assert "3 of 18 runs errored and are not counted" in done.out
     assert "the line is dead" in done.out
 
 
@@ -576,7 +568,7 @@ def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, six: Pat
     assert failed.code == 1
     assert (
         "scripted:student.json does not meet 'precision>=0.8': precision is 0.833, its lower bound"
-        in failed.err
+        in " ".join(failed.out.split())
     )
     for wrong in (
         "lift>=0.1",
@@ -595,7 +587,7 @@ def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
     done = trigger(upskill, *STUDENT, "-m", "scripted:silent.json", "--repeats", 1)
     assert done.code == 0
     assert "scripted:silent.json" in done.out
-    assert "precision       –" in done.out
+    assert re.search(r"precision +\S.* –\n", done.out)
 
 
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
@@ -890,7 +882,7 @@ def test_what_only_validation_queries_prefer_is_not_written(upskill: Upskill, ho
     assert not (house / "better").exists()
     assert (
         f"not shown to be better; about {2 * found['test']['further_queries']} more queries would show"
-        in shown
+        in " ".join(shown.split())
     )
     assert "Nothing was written: the description is unchanged." in shown
     assert "The rejected description:" in shown
@@ -975,8 +967,7 @@ def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(
     assert not [problem for problem in saved.problems("strict") if problem.level == "error"]
     assert Skill.load(house / "skills" / GREETER).description == NARROW
     for text in (
-        "before",
-        "test, after",
+        "  test ",
         "+57 points (92% interval",
         "): better.",
         WIDE[:40],
@@ -1063,7 +1054,7 @@ def test_a_library_user_measures_what_the_command_measures(upskill: Upskill, six
     ]
     done = trigger(upskill, *STUDENT, "--require", "recall>=0.9", "--json")
     assert done.code == 1
-    assert triggered_to_json(found) == done.json
+    assert report_triggered(found).data == done.json
     with open_store("mine") as store:
         asyncio.run(measure(options, store=store))
         assert len(list(store.runs())) == 1
@@ -1092,7 +1083,8 @@ def test_a_library_user_improves_a_description_like_the_command(
     assert found.skill.description == WIDE
     assert found.saved_to is None
     assert found.spent.keys() == {"teacher", "student"}
-    assert improvement_to_json(found) | {"spent": {}} == again.json
+    data = dict_or_empty(report_improvement(found).data)
+    assert data | {"spent": {}} == again.json
     assert (
         messages[0] == f"Running the current description: {len(TRAIN) + len(VALIDATION)} queries..."
     )

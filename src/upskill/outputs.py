@@ -29,7 +29,7 @@ _OURS = re.compile(
     rb"|### upskill: "  # Markdown
     rb'|<!doctype html>.{0,100}<meta name="generator" content="upskill"'
     rb'|<svg [^>]{0,300}class="up-picture"'
-    rb"|.*\n  Read (?:[0-9,]+ more notes? and )?every answer: upskill show "  # what a terminal shows
+    rb"|.*\n  Read every answer(?: and [0-9,]+ more notes?)?: upskill show "  # what a terminal shows
     rb"|PK\x03\x04.*upskill pack\Z",
     re.S,
 )

@@ -12,7 +12,7 @@ from upskill.runs.running.events import Events
 from upskill.traces import Step
 
 if TYPE_CHECKING:
-    from upskill.authoring.search.comparison import Attempt, Confirmation
+    from upskill.authoring.search.comparison import Attempt
 
 
 def _ignore(*_: object) -> None:
@@ -28,7 +28,6 @@ class AuthoringEvents(Events):
     duel_started: Callable[[Plan], None] = (
         _ignore  # two candidates against each other, on new draws
     )
-    confirmation_ended: Callable[[Confirmation], None] = _ignore
     replace_edited: Callable[[Path, str], bool] | None = (
         None  # asks whether a skill edited by hand may be replaced
     )

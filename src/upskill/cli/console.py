@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
+    from upskill.reports.report import Report
+
 WIDTH_IN_A_PIPE = 110
 LEAST_WIDTH = 40
 
@@ -72,6 +74,31 @@ def as_text(*parts: RenderableType) -> str:
         screen.print(_Printable(part), crop=False)
     # rich pads to the width, which only a terminal wants
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+
+
+def show_report(
+    report: Report, *, as_json: bool = False, quiet: bool = False, verbose: bool = False
+) -> None:
+    """The result of a command, for people or for programs."""
+    if as_json:
+        show_json(report.data)
+        return
+    from upskill.reports.terminal import render  # noqa: PLC0415 - rich, only for people
+
+    show(render(report, verbose=verbose or is_verbose(), quiet=quiet))
+
+
+def show_answers(report: Report, *, is_detailed: bool = False) -> None:
+    """A report with every answer in it."""
+    from upskill.reports.terminal import render_answers  # noqa: PLC0415 - rich, only for people
+
+    show(render_answers(report, is_detailed=is_detailed))
+
+
+def is_verbose() -> bool:
+    """Whether the command was given -v."""
+    context = click.get_current_context(silent=True)
+    return bool(context and context.meta.get("upskill.verbosity"))
 
 
 def show_json(value: Mapping[str, Any] | list[Any]) -> None:

@@ -2,20 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from upskill.plain import counted
-from upskill.reports.layout import plain_table
+from upskill.reports.report import Column, Headline, Report, Table
 from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.planning.forecast import Forecast
 from upskill.runs.planning.plan import Plan
 
+COLUMNS = (
+    Column("True lift", "points"),
+    Column("Tasks like these", "share"),
+    Column("These cases", "share"),
+    Column("Either", "share"),
+)
 
-def forecast_to_dict(
+
+def report_forecast(
+    plan: Plan, forecasts: Sequence[Forecast], costs: tuple[CostEstimate, CostEstimate]
+) -> Report:
+    cost, once = costs
+    headlines = [Headline(f"{counted(len(plan), 'trial')}: {cost.words}.")]
+    if once.calls != cost.calls:
+        headlines.append(Headline(f"With --repeats 1: {once.words}."))
+    return Report(
+        title=f"What a run of {plan.skill.name} would take",
+        name=plan.skill.name,
+        data=_to_json(plan, forecasts, costs),
+        headlines=tuple(headlines),
+        tables=tuple(_table(each, plan) for each in forecasts),
+    )
+
+
+def _table(forecast: Forecast, plan: Plan) -> Table:
+    draws = plan.draws[forecast.model].describe(forecast.draws)
+    source = "as in its last run" if forecast.is_measured else "assumed"
+    rows = [
+        (lift, chances.tasks, chances.these, chances.either)
+        for lift, chances in forecast.chances.items()
+    ]
+    best = ", ".join(
+        f"{rate:.2f} on {'tasks like these' if about == 'tasks' else 'these cases'}"
+        for about, rate in forecast.best_pass_rate.items()
+    )
+    return Table(
+        title=f"{forecast.model}: the chance that the verdict says `helps`",
+        columns=COLUMNS,
+        rows=tuple(rows),
+        note=f"{counted(forecast.cases, 'case')}, {forecast.units} of them fresh; {draws}; pass rate without the"
+        f" skill {forecast.baseline:.0%} ({source}). Highest pass rate that can be shown: {best}.",
+    )
+
+
+def _to_json(
     plan: Plan, forecasts: Sequence[Forecast], costs: tuple[CostEstimate, CostEstimate]
 ) -> dict[str, Any]:
     cost, once = costs
@@ -31,31 +71,3 @@ def forecast_to_dict(
         else [round(bound, 4) for bound in once.cost_usd],
         "models": [each.to_dict() for each in forecasts],
     }
-
-
-def render_forecast(
-    plan: Plan, forecasts: Sequence[Forecast], costs: tuple[CostEstimate, CostEstimate]
-) -> Iterator[RenderableType]:
-    cost, once = costs
-    yield Text(f"{counted(len(plan), 'trial')}: {cost.words}.")
-    if once.calls != cost.calls:
-        yield Text(f"With --repeats 1: {once.words}.")
-    for each in forecasts:
-        draws = plan.draws[each.model].describe(each.draws)
-        source = "as in its last run" if each.is_measured else "assumed"
-        yield Text(
-            f"\n{each.model}: {draws}. {counted(each.cases, 'case')}, {each.units} of them fresh;"
-            f" pass rate without the skill {each.baseline:.0%} ({source}).\n"
-        )
-        columns = ["True lift", "Tasks like these", "These cases", "Either"]
-        table = plain_table(*columns, right=columns[1:])
-        for lift, chances in each.chances.items():
-            shares = (chances.tasks, chances.these, chances.either)
-            table.add_row(f"+{100 * lift:.0f} points", *(f"{share:.0%}" for share in shares))
-        yield Text("Chance that the verdict says `helps`:")
-        yield table
-        best = ", ".join(
-            f"{rate:.2f} on {'tasks like these' if about == 'tasks' else 'these cases'}"
-            for about, rate in each.best_pass_rate.items()
-        )
-        yield Text(f"Highest pass rate that can be shown: {best}.")

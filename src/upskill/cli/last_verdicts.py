@@ -9,7 +9,7 @@ from typing import Any, cast
 from upskill.errors import UsageError
 from upskill.models.addresses import identity_of, resolve
 from upskill.plain import dict_or_empty
-from upskill.reports.live.pages import skill_verdicts, verdict_row
+from upskill.reports.skills import skill_verdicts, verdict_row
 from upskill.runs.planning.stored_plan import other_suite
 from upskill.runs.replay.receipt import MUST_SAY, read_receipt, terms_of
 from upskill.runs.stores import Store

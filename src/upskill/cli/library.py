@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from upskill.cli.console import check_writable, write_file
+from upskill.cli.console import check_writable, note, write_file
 from upskill.cli.options import CommandOptions, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
@@ -19,12 +19,11 @@ from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.options import option
-from upskill.reports import ReportContext
-from upskill.reports.html.page import render
+from upskill.reports.report import Report
 from upskill.runs.planning.estimate import estimate, estimate_writing
 from upskill.runs.planning.options import MAX_REPEATS, MeasureOptions, model_option
 from upskill.runs.planning.plan import Plan, PlanOptions, Trial, make_plan
-from upskill.runs.results.evaluation import Evaluation, first_results
+from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.running.gate import Measure
@@ -76,7 +75,7 @@ class PlansOptions(MeasureOptions, CommandOptions):
             f"Run the same command again{' without --redraw' if self.redraw else ''} to continue."
         )
         with RunProgress(
-            quiet=True, interrupted=f"interrupted. {again}" if self.keeps_runs else ""
+            quiet=self.silent, interrupted=f"interrupted. {again}" if self.keeps_runs else ""
         ):
             return asyncio.run(plans)
 
@@ -182,11 +181,20 @@ def check_report(path: str | None) -> None:
         check_writable(path)
 
 
+def write_report(path: str | None, report: Report, picture: Callable[[], str]) -> None:
+    """As a page or a picture, if it was asked for."""
+    if not path:
+        return
+    from upskill.reports.html import render  # noqa: PLC0415 - Jinja, only for a page
+
+    write_file(path, picture() if path.endswith(".svg") else render(report))
+    note(f"Wrote {path}.")
+
+
 def write_pages(folder: Path, store: Store, evaluations: Iterable[Evaluation]) -> None:
+    from upskill.reports.evaluated import ReportContext, report_evaluation  # noqa: PLC0415 - numpy
+    from upskill.reports.html import render  # noqa: PLC0415 - Jinja, only for a page
+
     for evaluation in evaluations:
-        run = evaluation.run
-        context = ReportContext(
-            results=lambda run=run: store.results(run),
-            first_results=lambda seeds, run=run: first_results(store, run, seeds),
-        )
-        write_file(str(folder / f"{run.id}.html"), render(evaluation, context))
+        report = report_evaluation(evaluation, ReportContext(store=store))
+        write_file(str(folder / f"{evaluation.run.id}.html"), render(report))

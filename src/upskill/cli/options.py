@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import click
 
 from upskill.cli.commands.completion import completer
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show_report
 from upskill.cli.progress import display_of_command, show_transfer
 from upskill.errors import UsageError
 from upskill.models import ModelContext
@@ -29,8 +29,7 @@ from upskill.runs.stores import Run, Store, find_store, is_url, without_password
 from upskill.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from upskill.reports.report import Report
     from upskill.runs.planning.estimate import CostEstimate
 
 OF_RAY = {"ray_address", "trial_cpus", "trial_gpus", "trial_memory"}  # settings
@@ -62,12 +61,8 @@ class OutputOptions:
         if not self.silent:
             note(line)
 
-    def show(self, document: Mapping[str, Any], parts: Iterable[RenderableType]) -> None:
-        """The result, for programs or for people."""
-        if self.as_json:
-            show_json(document)
-        else:
-            show(*parts)
+    def show(self, report: Report) -> None:
+        show_report(report, as_json=self.as_json, quiet=self.quiet)
 
 
 @dataclass(kw_only=True)

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import shorten
 from typing import Any
-
-from rich.console import RenderableType
-from rich.markup import escape
 
 from upskill.authoring.writing.suite_writer import CHALLENGES
 from upskill.experiments.counterexamples import Challenged
-from upskill.plain import counted, short
-from upskill.reports.layout import plain_table, render_result
-from upskill.reports.numbers import percent
-from upskill.sandboxes import printable
+from upskill.plain import counted
+from upskill.reports.report import Cell, Column, Headline, Note, Report, Table
+
+COLUMNS = (
+    Column("Case", "code"),
+    Column("Model"),
+    Column("Without", "share"),
+    Column("With", "share"),
+    Column("Rounds", "count", spare=True),
+    Column("Result"),
+)
+MAX_TEXT = 200  # characters of a prompt
+
+
+def report_challenge(found: Challenged) -> Report:
+    return Report(
+        title=f"Where {found.skill.name} misleads",
+        name=found.skill.name,
+        data=_to_json(found),
+        headlines=(Headline(conclusion(found), "bad" if found.counterexamples else "neutral"),),
+        tables=tuple(_tables(found)),
+        notes=tuple(_notes(found)),
+    )
 
 
 def conclusion(found: Challenged) -> str:
@@ -26,31 +43,35 @@ def conclusion(found: Challenged) -> str:
     return f"{count} of {tried} {verbs[0]} without the skill and {verbs[1]} with it.{more}"
 
 
-def render(found: Challenged) -> Iterator[RenderableType]:
-    table = plain_table(
-        *("Case", "Model", "Without", "With", "Rounds", ""), right=("Without", "With", "Rounds")
-    )
+def _tables(found: Challenged) -> Iterator[Table]:
+    rows: list[tuple[Cell, ...]] = []
     for each in found.proposals:
-        for model, rates in each.rates.items() if each.status != "harmless" else ():
-            names = (escape(printable(name)) for name in (each.case.id, model))
-            table.add_row(*names, *map(percent, rates), str(each.rounds), each.status)
-    return render_result(conclusion(found), _lines(found), table if table.rows else None)
+        if each.status == "harmless":
+            continue
+        for model, (without, with_skill) in each.rates.items():
+            rows.append((each.case.id, model, without, with_skill, each.rounds, each.status))
+    if rows:
+        yield Table(columns=COLUMNS, rows=tuple(rows))
 
 
-def _lines(found: Challenged) -> Iterator[str]:
-    for each in found.proposals:
-        if each.status == "counterexample":
-            yield f"{each.case.id}: {short(each.case.prompt, 200)}"
-            if each.case.reference:
-                yield f"  right: {short(each.case.reference, 200)}"
-            if line := each.case.metadata.get(CHALLENGES):
-                yield f"  the skill says: {short(str(line), 200)}"
+def _notes(found: Challenged) -> Iterator[Note]:
     if found.halted:
-        yield f"Stopped early: {found.halted}. Run the same command with a higher ceiling to continue."
-    yield f"It took {counted(found.trials, 'trial')}."
+        words = f"Stopped early: {found.halted}. Run the same command with a higher ceiling to continue."
+        yield Note(words, kind="caveat")
+    for each in found.proposals:
+        if each.status != "counterexample":
+            continue
+        lines: list[str] = []
+        if each.case.reference:
+            lines.append(f"right: {shorten(each.case.reference, MAX_TEXT, placeholder='…')}")
+        if line := each.case.metadata.get(CHALLENGES):
+            lines.append(f"the skill says: {shorten(str(line), MAX_TEXT, placeholder='…')}")
+        text = f"{each.case.id}: {shorten(each.case.prompt, MAX_TEXT, placeholder='…')}"
+        yield Note(text, kind="caveat", lines=tuple(lines))
+    yield Note(f"It took {counted(found.trials, 'trial')}.", kind="detail")
 
 
-def to_json(found: Challenged) -> dict[str, Any]:
+def _to_json(found: Challenged) -> dict[str, Any]:
     return {
         "skill": found.skill.name,
         "conclusion": conclusion(found),

@@ -1,76 +1,135 @@
+"""Two stored runs, case by case (`upskill compare`)."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
-from rich.console import RenderableType
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
-
 from upskill.plain import counted
-from upskill.reports import trials
-from upskill.reports.layout import indented
+from upskill.reports.cases import CaseReader, word_diff
+from upskill.reports.report import (
+    ArmAnswers,
+    CaseAnswers,
+    CaseGroup,
+    Cell,
+    Column,
+    Headline,
+    ModelAnswers,
+    Note,
+    Outcome,
+    Rate,
+    Report,
+    Table,
+    Tone,
+)
 from upskill.runs.planning.plan import Arm, Result, Trial
 from upskill.runs.results.caveats import find_caveats
-from upskill.runs.results.comparison import ComparedCase, Comparison, Side
+from upskill.runs.results.comparison import Change, ComparedCase, Comparison, Side
+from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Store
 from upskill.verdicts.interval import rounded, rounded_interval
 from upskill.verdicts.line import signed_points
 
 MAX_NAMED = 5  # cases of one kind
+COLUMNS = (
+    Column(""),
+    Column("Run", "code"),
+    Column("Model"),
+    Column("Arm", spare=True),
+    Column("Passed", "share"),
+)
+GROUPS: Mapping[Change, tuple[Outcome, str]] = {
+    "worse": ("worse", "Got worse"),
+    "better": ("fixed", "Got better"),
+}
 
 
-def render(comparison: Comparison) -> Iterator[RenderableType]:
-    sides = Table.grid(padding=(0, 2, 0, 0))
-    sides.add_column(no_wrap=True)
-    sides.add_column(overflow="fold")
-    sides.add_column(justify="right", no_wrap=True)
-    for name, side in (("before", comparison.before), ("after", comparison.after)):
-        passed, scored = (
-            sum(getattr(case, name)[index] for case in comparison.cases) for index in (0, 1)
-        )
-        where = f"{side.run.id} · {side.model} · {side.arm}"
-        sides.add_row(Text(name, style="bold"), Text(where), Text(f"{passed} of {scored} passed"))
-    yield sides
-    yield Text("")
-    yield from (indented(Text(line)) for line in describe(comparison))
-    yield Text("")
+def report_comparison(
+    comparisons: Sequence[Comparison], store: Store, most: int | None = None
+) -> Report:
+    """Of two runs, for each model that both have, with at most so many cases."""
+    headlines: list[Headline] = []
+    rows: list[tuple[Cell, ...]] = []
+    notes: list[Note] = []
+    for comparison in comparisons:
+        model = f"{comparison.after.model}: " if len(comparisons) > 1 else ""
+        headlines.append(_headline(comparison, model))
+        rows += _rows(comparison)
+        notes += (replace(note, text=f"{model}{note.text}") for note in _notes(comparison))
+    first = comparisons[0]
+    runs = f"{first.before.run.id} to {first.after.run.id}"
+    changed = list(_changed(comparisons))
+    if most is not None and len(changed) > most:
+        more = counted(len(changed) - most, "more case")
+        notes.append(Note(f"{more} changed. Use --all to show everything."))
+    return Report(
+        title=f"What changed from {runs}",
+        name="compare",
+        subject=f"From {runs}",
+        data={"comparisons": [_to_json(each, store) for each in comparisons]},
+        headlines=tuple(headlines),
+        tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
+        notes=tuple(dict.fromkeys(notes)),
+        groups=lambda: _read_groups(changed[:most], store),
+    )
 
 
-def describe(comparison: Comparison) -> Iterator[str]:
+def _headline(comparison: Comparison, model: str) -> Headline:
+    better, worse, stayed = (comparison.changed(change) for change in ("better", "worse", "same"))
+    words = summarize(comparison, with_names=False)
+    if stayed:
+        always = sum(case.after[0] == case.after[1] for case in stayed)
+        never = sum(case.after[0] == 0 for case in stayed)
+        words += f" ({always} passed and {never} failed in both)"
+    if comparison.lift is not None and (better or worse):
+        low, high = comparison.lift.interval
+        bounds = f"{signed_points(low)} to {signed_points(high)}"
+        words += f": {signed_points(comparison.lift.value)} points ({bounds})"
+        if low <= 0 <= high:
+            words += ", so this may well be chance"
+    tone: Tone = "neutral"
+    if bool(better) != bool(worse):
+        tone = "good" if better else "bad"
+    if not model:
+        words = words[0].upper() + words[1:]
+    return Headline(f"{model}{words}.", tone)
+
+
+def summarize(comparison: Comparison, *, with_names: bool = True) -> str:
+    changes: list[str] = []
+    for change in ("better", "worse"):
+        ids = [case.id for case in comparison.changed(change)]
+        names = f" ({_names(ids)})" if ids and with_names else ""
+        changes.append(f"{len(ids) or 'none'} got {change}{names}")
+    unchanged = len(comparison.changed("same"))
+    if unchanged == len(comparison.cases):
+        return f"no change in {counted(unchanged, 'case')}"
+    return f"{', '.join(changes)}, {unchanged} unchanged"
+
+
+def _rows(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
+    before = [case.before for case in comparison.cases]
+    after = [case.after for case in comparison.cases]
+    for name, side, scores in (
+        ("before", comparison.before, before),
+        ("after", comparison.after, after),
+    ):
+        passed = sum(passed for passed, _ in scores)
+        scored = sum(scored for _, scored in scores)
+        yield name, side.run.id, side.model, side.arm, Rate(passed, scored)
+
+
+def _notes(comparison: Comparison) -> Iterator[Note]:
     caveats: dict[str, list[str]] = {}
     for name, side in (("before", comparison.before), ("after", comparison.after)):
         for caveat in find_caveats(side.run.plan, {}):
             caveats.setdefault(caveat, []).append(name)
     for caveat, names in caveats.items():
-        yield f"{' and '.join(names).capitalize()}: {caveat}"
-    if comparison.differences:
-        also = (
-            "The skill is the same. Other differences"
-            if comparison.same_skill
-            else "Other differences besides the skill"
-        )
-        yield f"{also}: {'; '.join(comparison.differences)}."
-    elif comparison.same_skill:
-        changed = comparison.changed("better") or comparison.changed("worse")
-        chance = ", so any change is due to chance" if changed else ""
-        yield f"Nothing stored differs, not even the skill{chance}."
-    else:
-        yield "Only the skill differs."
-    better, worse, stayed = (comparison.changed(change) for change in ("better", "worse", "same"))
-    always = sum(case.after[0] == case.after[1] for case in stayed)
-    never = sum(case.after[0] == 0 for case in stayed)
-    detail = f" ({always} passed and {never} failed in both)" if stayed else ""
-    summary = summarize(comparison, with_names=False)
-    yield f"{summary[0].upper()}{summary[1:]}{detail}."
-    if comparison.lift is not None and better + worse:
-        low, high = comparison.lift.interval
-        bounds = f"{signed_points(low)} to {signed_points(high)}"
-        chance = ", so this may well be chance" if low <= 0 <= high else ""
-        yield f"The change is {signed_points(comparison.lift.value)} points ({bounds}){chance}."
-    elif comparison.no_test:
-        yield f"No interval: {comparison.no_test}."
+        yield Note(f"{' and '.join(names).capitalize()}: {caveat}", "caveat")
+    yield Note(_differences(comparison), "caveat")
+    if comparison.no_test:
+        yield Note(f"No interval: {comparison.no_test}.", "caveat")
     for ids, what in (
         (comparison.edited, "edited, so not compared"),
         (comparison.only_before, "only in the first run"),
@@ -78,21 +137,20 @@ def describe(comparison: Comparison) -> Iterator[str]:
         (comparison.unscored, "without a graded answer in one of the runs"),
     ):
         if ids:
-            yield f"{counted(len(ids), 'case')} {what}: {_names(ids)}."
+            yield Note(f"{counted(len(ids), 'case')} {what}: {_names(ids)}.", "caveat")
 
 
-def summarize(comparison: Comparison, *, with_names: bool = True) -> str:
-    changes: list[str] = []
-    for change in ("better", "worse"):
-        ids = [case.id for case in comparison.changed(change)]
-        changes.append(
-            f"{len(ids) or 'none'} got {change}"
-            + (f" ({_names(ids)})" if ids and with_names else "")
-        )
-    unchanged = len(comparison.changed("same"))
-    if not any(comparison.changed(change) for change in ("better", "worse")):
-        return f"no change in {counted(unchanged, 'case')}"
-    return f"{', '.join(changes)}, {unchanged} unchanged"
+def _differences(comparison: Comparison) -> str:
+    if comparison.differences:
+        also = "Other differences besides the skill"
+        if comparison.same_skill:
+            also = "The skill is the same. Other differences"
+        return f"{also}: {'; '.join(comparison.differences)}."
+    if not comparison.same_skill:
+        return "Only the skill differs."
+    changed = len(comparison.changed("same")) < len(comparison.cases)
+    chance = ", so any change is due to chance" if changed else ""
+    return f"Nothing stored differs, not even the skill{chance}."
 
 
 def _names(ids: list[str]) -> str:
@@ -100,81 +158,117 @@ def _names(ids: list[str]) -> str:
     return ", ".join(ids[:MAX_NAMED]) + more
 
 
-def render_case(
-    store: Store, comparison: Comparison, case: ComparedCase
-) -> Iterator[RenderableType]:
-    color = "green" if case.change == "better" else "red"
-    shares = f"{_share(case.before)} → {_share(case.after)}"
-    yield Text.from_markup(
-        f"[bold]{escape(case.id)}[/bold]  [{color}]{case.change}[/{color}]  [dim]{shares}[/dim]"
+# The cases that changed, with the answers of both runs.
+# ------------------------------------------------------------------------------------------------
+
+
+def _changed(comparisons: Sequence[Comparison]) -> Iterator[tuple[Change, str, Comparison]]:
+    """The cases that changed, worse ones first."""
+    for change in GROUPS:
+        for comparison in comparisons:
+            for case in comparison.changed(change):
+                yield change, case.id, comparison
+
+
+def _read_groups(
+    changed: Sequence[tuple[Change, str, Comparison]], store: Store
+) -> Iterator[CaseGroup]:
+    readers: dict[tuple[str, str, str], CaseReader] = {}
+    for _, _, comparison in changed:
+        for side in (comparison.before, comparison.after):
+            if side.key not in readers:
+                readers[side.key] = _reader(side, store)
+    for change, (outcome, title) in GROUPS.items():
+        cases: dict[str, CaseAnswers] = {}
+        for of_case, case_id, comparison in changed:
+            if of_case == change:
+                before = readers[comparison.before.key]
+                after = readers[comparison.after.key]
+                case = _case(case_id, outcome, before, after)
+                known = cases.get(case_id, replace(case, models=()))
+                cases[case_id] = replace(case, models=(*known.models, *case.models))
+        if cases:
+            yield CaseGroup(outcome=outcome, title=title, cases=tuple(cases.values()))
+
+
+def _reader(side: Side, store: Store) -> CaseReader:
+    evaluation = evaluation_of(store, side.run)
+    return CaseReader(evaluation, store, models=(side.model,), arms=(side.arm,))
+
+
+def _case(id: str, outcome: Outcome, old: CaseReader, new: CaseReader) -> CaseAnswers:  # noqa: A002
+    case = new.case(id)
+    (before,), (after,) = old.case(id).models, case.models
+    arms = (
+        replace(after.arms[0], arm="skill", label="after"),
+        replace(before.arms[0], arm="baseline", label="before"),
     )
-    yield indented(Text(comparison.after.run.plan.suite.by_id[case.id].prompt.strip()))
-    answers = shown_answers(store, comparison, case)
-    panels = [
-        trials.panel(result, title=name)
-        for result, name in zip(answers, ("before", "after"), strict=True)
-    ]
-    yield from trials.side_by_side(panels, answers)
-    yield Text("")
+    model = after.model
+    if before.model != after.model:
+        model = f"{before.model} → {after.model}"
+    diff = tuple(word_diff(_answer(arms[1]), _answer(arms[0])))
+    answers = ModelAnswers(model=model, outcome=outcome, arms=arms, diff=diff)
+    return replace(case, outcome=outcome, models=(answers,))
 
 
-def _share(scores: tuple[int, int]) -> str:
-    passed, scored = scores
-    return ("passed" if passed else "failed") if scored == 1 else f"{passed} of {scored} passed"
+def _answer(arm: ArmAnswers) -> str:
+    return (arm.draws[0].answer or "") if arm.draws else ""
 
 
-def shown_answers(store: Store, sides: Comparison, case: ComparedCase) -> tuple[Result, Result]:
-    """A failed trial of the worse run and a passed one of the other, to show the change."""
-    better = case.change == "better"
-    return _answer(store, sides.before, case.id, passed=not better), _answer(
-        store, sides.after, case.id, passed=better
-    )
+# As JSON. The keys are stable; new ones may be added.
+# ------------------------------------------------------------------------------------------------
 
 
-def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
-    rows = [
-        row
-        for row in store.outcomes(side.run, case)
-        if (row.model, row.arm) == (side.model, side.arm)
-    ]
-    scored = [row for row in rows if row.passed is not None]
-    row = next((row for row in scored if row.passed is passed), scored[0])
-    result = store.result(side.run, Trial(row.model, row.case, cast("Arm", row.arm), row.seed))
-    assert result is not None
-    return result
-
-
-def to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
+def _to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
     lift = comparison.lift
     return {
-        **{
-            name: {"run": side.run.id, "model": side.model, "arm": side.arm}
-            for name, side in (("before", comparison.before), ("after", comparison.after))
-        },
+        "before": _side_to_json(comparison.before),
+        "after": _side_to_json(comparison.after),
         "better": len(comparison.changed("better")),
         "worse": len(comparison.changed("worse")),
         "stayed": len(comparison.changed("same")),
         "lift": rounded(lift.value) if lift else None,
         "interval": rounded_interval(lift.interval) if lift else None,
-        "cases": [_case(comparison, case, store) for case in comparison.cases],
-        **{
-            name: getattr(comparison, name)
-            for name in ("same_skill", "differences", "no_test", "edited")
-        },
-        **{name: getattr(comparison, name) for name in ("only_before", "only_after", "unscored")},
+        "cases": [_case_to_json(comparison, case, store) for case in comparison.cases],
+        "same_skill": comparison.same_skill,
+        "differences": comparison.differences,
+        "no_test": comparison.no_test,
+        "edited": comparison.edited,
+        "only_before": comparison.only_before,
+        "only_after": comparison.only_after,
+        "unscored": comparison.unscored,
     }
 
 
-def _case(comparison: Comparison, case: ComparedCase, store: Store) -> dict[str, Any]:
+def _side_to_json(side: Side) -> dict[str, str]:
+    return {"run": side.run.id, "model": side.model, "arm": side.arm}
+
+
+def _case_to_json(comparison: Comparison, case: ComparedCase, store: Store) -> dict[str, Any]:
     row: dict[str, Any] = {"id": case.id, "change": case.change}
     for name, (passed, scored) in (("before", case.before), ("after", case.after)):
         row[name] = {"passed": passed, "scored": scored}
-    if case.change != "same":
-        for name, result in zip(
-            ("before", "after"), shown_answers(store, comparison, case), strict=True
-        ):
-            row[name] |= {
-                "seed": result.trial.seed,
-                "answer": result.trace.answer if result.trace else "",
-            }
+    if case.change == "same":
+        return row
+    # A failed trial of the worse run and a passed one of the other.
+    is_better = case.change == "better"
+    for name, side, passed in (
+        ("before", comparison.before, not is_better),
+        ("after", comparison.after, is_better),
+    ):
+        result = find_result(store, side, case.id, passed=passed)
+        answer = result.trace.answer if result.trace else ""
+        row[name] |= {"seed": result.trial.seed, "answer": answer}
     return row
+
+
+def find_result(store: Store, side: Side, case: str, *, passed: bool) -> Result:
+    scored = [
+        row
+        for row in store.outcomes(side.run, case)
+        if (row.model, row.arm) == (side.model, side.arm) and row.passed is not None
+    ]
+    row = next((row for row in scored if row.passed is passed), scored[0])
+    result = store.result(side.run, Trial(row.model, row.case, cast("Arm", row.arm), row.seed))
+    assert result is not None
+    return result

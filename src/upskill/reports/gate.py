@@ -1,19 +1,30 @@
-"""The result of `upskill ci`: a Markdown summary for a pull request, JUnit and JSON."""
+"""The result of `upskill ci`."""
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from upskill.errors import UsageError
-from upskill.plain import counted, printable
-from upskill.reports.numbers import UNKNOWN, before_after, dollars, pass_rate
+from upskill.plain import counted
+from upskill.reports.numbers import dollars, format_cell
+from upskill.reports.report import (
+    Cell,
+    Change,
+    Column,
+    Headline,
+    NextCommand,
+    Note,
+    Rate,
+    Report,
+    Table,
+    Test,
+    TestSuite,
+    Tone,
+)
 from upskill.runs.running.gate import Answer, Checked
 from upskill.skills.changes import SkillChange
-from upskill.suites import Suite
 from upskill.traces import NO_USAGE, Usage
 from upskill.verdicts.gate import MARKS, Mark
 from upskill.verdicts.outcome import Outcome
@@ -28,13 +39,13 @@ ADVICE: Mapping[Mark, str] = {
     "open": "undecided",
 }
 NOT_RUN = "not run"
-USELESS_SKILLS = 50  # of which about one is called helpful, looked at after each of twelve rounds
+MARK_TONES: Mapping[Mark, Tone] = {"pass": "good", "block": "bad", "warn": "open", "open": "open"}
+# Where each is looked at after every one of twelve rounds.
+BY_CHANCE = "Of 50 useless skills, about one would be called helpful by chance."
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateReport:
-    """What every form of the result shows."""
-
+class GateResult:
     checked: Sequence[Checked]
     commit: str = ""  # that skills are compared with; empty: every skill, against none
     strict: bool = False  # a warning or an open question fails, too
@@ -53,12 +64,13 @@ class GateReport:
 
     @property
     def measured(self) -> list[Checked]:
-        return [each for each in self.checked if each.mark is not None]
+        """The worst first."""
+        return [each for mark in MARKS for each in self.checked if each.mark == mark]
 
     @property
-    def headline(self) -> str:
+    def summary(self) -> str:
         if not self.commit:
-            results = Counter(self.advice(each) for each in self.measured)
+            results = Counter(map(advice, self.measured))
             names = (*ADVICE.values(), NOT_RUN)
             counts = [f"{name} {results[name]}" for name in names if results[name]]
             return ", ".join(counts) or "no skill has test cases"
@@ -70,186 +82,116 @@ class GateReport:
         result = f"{blocked} blocked" if blocked else "none blocked"
         return f"{counted(edited, 'skill')} changed, {result}"
 
-    def advice(self, checked: Checked) -> str:
-        """What to do with a skill of a library."""
-        if checked.problem or checked.mark is None:
-            return NOT_RUN
-        return ADVICE[checked.mark]
 
-    def label(self, checked: Checked) -> str:
-        """The mark; of a skill of a library, also what to do with it."""
-        sign = MARKS[checked.mark] if checked.mark else ""
-        return sign if self.commit else f"{sign} {self.advice(checked)}"
+def report_gate(result: GateResult) -> Report:
+    return Report(
+        title=result.summary,
+        subject=f"Compared with {result.commit[:10] or 'no skill'}",
+        name="ci",
+        data=_to_json(result),
+        headlines=tuple(_headlines(result)),
+        tables=tuple(_tables(result)),
+        notes=tuple(_notes(result)),
+        next=tuple(_next(result)),
+        tests=lambda: _tests(result),
+    )
 
-    @property
-    def spent(self) -> str:
-        if not self.calls:
-            return "Spent nothing: no model was asked."
-        tokens = counted(self.usage.total_tokens, "token")
-        cost = self.usage.cost_usd
-        price = "price unknown" if cost is None else dollars(cost)
-        return f"Spent {counted(self.calls, 'call')}, {tokens}, {price}."
 
-    def to_markdown(self) -> str:
-        notes = [f"- {note}" for note in self._notes()]
-        lines = [f"### upskill: {self.headline}", "", *self._table(), *notes]
-        return "\n".join(lines) + "\n"
+def advice(checked: Checked) -> str:
+    """What to do with a skill of a library."""
+    if checked.problem or checked.mark is None:
+        return NOT_RUN
+    return ADVICE[checked.mark]
 
-    def _table(self) -> Iterator[str]:
-        if not self.measured:
-            return
-        edit = ["Before → now"] if self.commit else []
-        head = [
-            "Result" if not self.commit else "",
-            "Skill",
-            "Model",
-            *edit,
-            "Without → with",
-            "Why",
+
+def _headlines(result: GateResult) -> Iterator[Headline]:
+    mark: Mark = "block" if result.is_blocked else "pass"
+    yield Headline(f"{result.summary}.", MARK_TONES[mark], MARKS[mark])
+    yield from (_headline(each, result) for each in result.measured)
+
+
+def _headline(checked: Checked, result: GateResult) -> Headline:
+    mark = checked.mark or "open"
+    name = f"`{checked.change.path}`{_origin(checked.change, result)}"
+    if checked.model:
+        name += f", {checked.model}"
+    words = reason_of(checked)
+    if not result.commit:
+        words = f"{advice(checked)}: {words}"
+    return Headline(f"{name}: {words}.", MARK_TONES[mark], MARKS[mark])
+
+
+def _tables(result: GateResult) -> Iterator[Table]:
+    if not result.measured:
+        return
+    columns = [Column("Skill", "code"), Column("Model"), Column("Result")]
+    if result.commit:
+        columns.append(Column("Before → now", "share"))
+    columns.append(Column("Without → with", "share", spare=bool(result.commit)))
+    rows: list[tuple[Cell, ...]] = []
+    for each in result.measured:
+        mark = each.mark or "open"
+        label = "" if result.commit else advice(each)
+        cells: list[Cell] = [
+            each.change.path,
+            each.model,
+            Headline(label, MARK_TONES[mark], MARKS[mark]),
         ]
-        yield table_row(head)
-        yield "|" + "---|" * len(head)
-        for each in self.measured:
-            rates = [_rates(each.edit)] if self.commit else []
-            skill = f"`{each.change.path}`{self._origin(each.change)}"
-            cells = [self.label(each), skill, each.model, *rates, _rates(each.use), reason_of(each)]
-            yield table_row(cells)
-        yield ""
+        if result.commit:
+            cells.append(_rates(each.edit))
+        cells.append(_rates(each.use))
+        rows.append(tuple(cells))
+    yield Table(columns=tuple(columns), rows=tuple(rows), note=_spent(result))
 
-    def _origin(self, change: SkillChange) -> str:
-        if not self.commit:
-            return ""
-        if change.kind == "new":
-            return " (new)" if change.in_git else " (new, not in git yet)"
-        return f" (was `{change.base_path}`)" if change.base_path != change.path else ""
 
-    def _notes(self) -> Iterator[str]:
-        for each in self.measured:
-            yield from _lost_cases(each)
-        again = next((each for each in self.measured if each.mark != "pass"), None)
-        if again and (command := self.command(again)):
-            yield f"One row again: `{command}`"
-        if self.measured:
-            yield self.spent
-        if self.measured and not self.commit:
-            useless = max(USELESS_SKILLS, len(self.measured))
-            called = round(useless / USELESS_SKILLS)
-            number = "one" if called == 1 else f"{called}"
-            yield f"Of {useless} useless skills, about {number} would be called helpful by chance."
-        if self.untested:
-            names = ", ".join(f"`{name}`" for name in self.untested)
-            yield f"Not run, because they have no test cases: {names}. `upskill tests SKILL` writes some."
-        yield from self._other_changes()
-        yield from self.notes
+def _origin(change: SkillChange, result: GateResult) -> str:
+    if not result.commit:
+        return ""
+    if change.kind == "new":
+        return " (new)" if change.in_git else " (new, not in git yet)"
+    return f" (was `{change.base_path}`)" if change.base_path != change.path else ""
 
-    def _other_changes(self) -> Iterator[str]:
-        """What a branch did to skills that were not run."""
-        for each in self.checked:
-            change = each.change
-            if change.kind == "renamed":
-                before = change.base_path
-                yield f"`{change.path}` was previously `{before}`; nothing that students read has changed."
-            elif change.kind == "deleted":
-                yield f"`{change.path}` was deleted{_deleted_cases(change)}."
-        if unchanged := sum(each.change.kind == "unchanged" for each in self.checked):
-            others = "other skill" if len(self.checked) > unchanged else "skill"
-            yield f"{counted(unchanged, others)} unchanged since `{self.commit[:10]}`; not run."
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "base": self.commit or None,
-            "notes": list(self.notes),
-            "blocked": self.is_blocked,
-            "spent": {
-                "calls": self.calls,
-                "tokens": self.usage.total_tokens,
-                "cost_usd": self.usage.cost_usd,
-            },
-            "untested": list(self.untested),
-            "skills": list(map(self._row, self.checked)),
-        }
-
-    def _row(self, checked: Checked) -> dict[str, Any]:
-        change = checked.change
-        return {
-            "skill": change.name,
-            "folder": change.path,
-            "was": change.base_path or None,
-            "change": change.kind if self.commit else None,
-            "model": checked.model or None,
-            "mark": checked.mark,
-            "advice": None if self.commit else self.advice(checked),
-            "blocked": self.blocks(checked),
-            "reason": reason_of(checked),
-            "against_base": checked.edit and _answer(checked.edit),
-            "against_none": checked.use and _answer(checked.use),
-            "command": self.command(checked) or None,
-        }
-
-    def to_junit(self) -> str:
-        """A failure is what the command fails for."""
-        checked = self.checked
-        root = ET.Element("testsuites", name="upskill ci")
-        suite = ET.SubElement(
-            root, "testsuite", name="upskill ci", tests=str(len(checked)), errors="0"
-        )
-        suite.set("failures", str(sum(map(self.blocks, checked))))
-        for each in checked:
-            name = each.model or each.change.kind
-            test = ET.SubElement(
-                suite, "testcase", classname=printable(each.change.path), name=printable(name)
-            )
-            reason = reason_of(each)
-            lines = [
-                reason,
-                f"before → now: {_rates(each.edit)}",
-                f"without → with: {_rates(each.use)}",
-                *_lost_cases(each),
-            ]
-            text = "\n".join(map(printable, lines))
-            if self.blocks(each):
-                ET.SubElement(test, "failure", message=printable(reason)).text = text
-            elif each.mark is None:
-                ET.SubElement(test, "skipped", message=each.change.kind)
-            else:
-                ET.SubElement(test, "system-out").text = text
-        ET.indent(root)
-        text = ET.tostring(root, encoding="unicode")
-        return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+def _rates(answer: Answer | None) -> Change | None:
+    if answer is None or not answer.verdict.pairs:
+        return None
+    return Change(Rate.of_arm(answer.verdict.baseline), Rate.of_arm(answer.verdict.skill))
 
 
 def reason_of(checked: Checked) -> str:
     """Why it has its mark."""
     if checked.problem:
         return checked.problem
-    reasons = [answer.assessment.words for answer in checked.answers]
-    if (
-        checked.use
-        and checked.use.assessment.mark == "warn"
-        and (bill := _bill(checked.use.verdict))
-    ):
-        reasons.append(bill)
+    reasons: list[str] = []
     if checked.is_recorded:
-        reasons.insert(0, f"recorded answers; {checked.model} was not asked")
+        reasons.append(f"recorded answers; {checked.model} was not asked")
+    reasons += (answer.assessment.words for answer in checked.answers)
+    if checked.use and checked.use.assessment.mark == "warn":
+        reasons += _bill(checked.use.verdict)
     if checked.dropped:
         also = ", which count in before → now" if checked.edit else ""
         reasons.append(f"removes or changes {counted(checked.dropped, 'case')} in its suite{also}")
     return "; ".join(reasons)
 
 
-def _bill(verdict: Verdict) -> str:
+def _bill(verdict: Verdict) -> Iterator[str]:
     """What a skill without effect costs."""
     change = verdict.total_tokens
-    if change is None or change.after <= change.before:
-        return ""
-    more = (change.after - change.before) / verdict.pairs
-    return f"it costs {counted(round(more), 'token')} a trial"
+    if change is not None and change.after > change.before:
+        more = (change.after - change.before) / verdict.pairs
+        yield f"it costs {counted(round(more), 'token')} a trial"
 
 
-def _rates(answer: Answer | None) -> str:
-    if answer is None or not answer.verdict.pairs:
-        return UNKNOWN
-    return before_after(pass_rate(answer.verdict.baseline), pass_rate(answer.verdict.skill))
+def _notes(result: GateResult) -> Iterator[Note]:
+    for each in result.measured:
+        yield from (Note(line, "caveat") for line in _lost_cases(each))
+    if result.untested:
+        names = ", ".join(f"`{name}`" for name in result.untested)
+        why = "Not run, because they have no test cases"
+        yield Note(f"{why}: {names}. `upskill tests SKILL` writes some.", "caveat")
+    yield from (Note(line, "caveat") for line in (*_other_changes(result), *result.notes))
+    if result.measured and not result.commit:
+        yield Note(BY_CHANCE, "caveat")
 
 
 def _lost_cases(checked: Checked) -> Iterator[str]:
@@ -283,7 +225,102 @@ def _names(cases: Sequence[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _other_changes(result: GateResult) -> Iterator[str]:
+    """What a branch did to skills that were not run."""
+    for each in result.checked:
+        change = each.change
+        if change.kind == "renamed":
+            before = change.base_path
+            yield f"`{change.path}` was previously `{before}`; nothing that students read has changed."
+        elif change.kind == "deleted":
+            yield f"`{change.path}` was deleted, with its suite."
+    unchanged = sum(each.change.kind == "unchanged" for each in result.checked)
+    if unchanged:
+        others = "other skill" if len(result.checked) > unchanged else "skill"
+        yield f"{counted(unchanged, others)} unchanged since `{result.commit[:10]}`; not run."
+
+
+def _spent(result: GateResult) -> str:
+    if not result.calls:
+        return "Spent nothing: no model was asked."
+    tokens = counted(result.usage.total_tokens, "token")
+    cost = result.usage.cost_usd
+    price = "price unknown" if cost is None else dollars(cost)
+    return f"Spent {counted(result.calls, 'call')}, {tokens}, {price}."
+
+
+def _next(result: GateResult) -> Iterator[NextCommand]:
+    for each in result.measured:
+        if each.mark == "pass":
+            continue
+        for answer in each.answers:
+            if answer.assessment.mark != "pass":
+                yield NextCommand(f"upskill show {answer.evaluation.run.id}", "Read the answers")
+                break
+        if command := result.command(each):
+            yield NextCommand(command, "Check this skill again")
+        return
+
+
+def _tests(result: GateResult) -> Iterator[TestSuite]:
+    """A failure is what the command fails for."""
+    yield TestSuite(name="upskill ci", tests=tuple(_test(each, result) for each in result.checked))
+
+
+def _test(checked: Checked, result: GateResult) -> Test:
+    path, name = checked.change.path, checked.model or checked.change.kind
+    if checked.mark is None:
+        return Test(group=path, name=name, kind="skipped", message=checked.change.kind)
+    reason = reason_of(checked)
+    lines = [
+        reason,
+        f"before → now: {format_cell(_rates(checked.edit))}",
+        f"without → with: {format_cell(_rates(checked.use))}",
+        *_lost_cases(checked),
+    ]
+    text = "\n".join(lines)
+    if result.blocks(checked):
+        return Test(group=path, name=name, kind="failure", message=reason, details=text)
+    return Test(group=path, name=name, output=text)
+
+
+# As JSON. The keys are stable; new ones may be added.
+
+
+def _to_json(result: GateResult) -> dict[str, Any]:
+    return {
+        "base": result.commit or None,
+        "notes": list(result.notes),
+        "blocked": result.is_blocked,
+        "spent": {
+            "calls": result.calls,
+            "tokens": result.usage.total_tokens,
+            "cost_usd": result.usage.cost_usd,
+        },
+        "untested": list(result.untested),
+        "skills": [_row_to_json(each, result) for each in result.checked],
+    }
+
+
+def _row_to_json(checked: Checked, result: GateResult) -> dict[str, Any]:
+    change = checked.change
+    return {
+        "skill": change.name,
+        "folder": change.path,
+        "was": change.base_path or None,
+        "change": change.kind if result.commit else None,
+        "model": checked.model or None,
+        "mark": checked.mark,
+        "advice": None if result.commit else advice(checked),
+        "blocked": result.blocks(checked),
+        "reason": reason_of(checked),
+        "against_base": checked.edit and _answer_to_json(checked.edit),
+        "against_none": checked.use and _answer_to_json(checked.use),
+        "command": result.command(checked) or None,
+    }
+
+
+def _answer_to_json(answer: Answer) -> dict[str, Any]:
     assessment = answer.assessment
     return {
         "mark": assessment.mark,
@@ -293,15 +330,3 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "run": answer.evaluation.run.id,
         **answer.verdict.to_dict(),
     }
-
-
-def _deleted_cases(change: SkillChange) -> str:
-    try:
-        suite = Suite.of(change.base) if change.base else None
-    except UsageError:
-        return ", with its suite"
-    return f", with {counted(len(suite.cases), 'test case')}" if suite else ""
-
-
-def table_row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -1,13 +1,11 @@
+"""A skill that was generated or taught, and what its evaluation says (`upskill generate`, `upskill teach`)."""
+
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
-
-from rich.console import RenderableType
-from rich.markup import escape
-from rich.text import Text
 
 from upskill.authoring.evidence.commands import error_line, shell_command, step_failed
 from upskill.authoring.generate import Generated
@@ -17,153 +15,156 @@ from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.authoring.search.comparison import Attempt, Confirmation
 from upskill.authoring.search.refine import Refinement
 from upskill.plain import counted
-from upskill.reports import json as json_report
-from upskill.reports.layout import indented
+from upskill.reports import figures
+from upskill.reports.evaluated import ReportContext, report_evaluation
 from upskill.reports.numbers import dollars, percent, points
-from upskill.reports.terminal import bars, bug_panel
-from upskill.reports.view import view_of
+from upskill.reports.remarks import bug_note
+from upskill.reports.report import Headline, NextCommand, Note, Report
 from upskill.runs.results.evaluation import Evaluation
-from upskill.suites import Suite, count_authors, describe_authors
+from upskill.suites import Suite, count_authors
 from upskill.traces import Step
-from upskill.verdicts.line import describe_verdict, signed_points
 from upskill.verdicts.verdict import Verdict
 
 STEP_WIDTH = 110  # characters
+GAINS: Mapping[str, str] = {
+    "helps": "the search improved the skill",
+    "hurts": "the search made the skill worse",
+    "undecided": "too little data to tell whether the search helped",
+    "no effect": "the search gained nothing",
+}
+NOT_SELECTED = "No search was run, so no case influenced the skill and none is held out."
+ALL_SELECTED = (
+    "No case is held out. The skill was chosen with these cases, so expect less elsewhere."
+)
 
 
-def render(generated: Generated) -> list[RenderableType]:
-    skill, refinement = generated.skill, generated.refinement
-    heading = (
-        f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
+def report_generated(generated: Generated) -> Report:
+    """The report of the evaluation to believe, with what the search found and where the skill is."""
+    skill, evaluation = generated.skill, generated.held_out or generated.fit
+    title = f"{skill.name}: {' '.join(skill.description.split())}"
+    words = "unchanged" if is_proven(skill) else "unproven"
+    headlines = (Headline(f"{words}: nothing was run", "open", "?"),)
+    report = Report(title=title, name=skill.name, data={}, headlines=headlines)
+    if generated.refinement and evaluation:
+        add_command = f"upskill tests {shlex.quote(str(generated.folder))} --add {{}}"
+        report = report_evaluation(evaluation, ReportContext(add_command=add_command))
+        headlines = tuple(_headlines(generated, generated.refinement, report))
+    return replace(
+        report,
+        data=_to_json(generated),
+        headlines=headlines,
+        notes=(*_notes(generated, evaluation), *report.notes),
+        saved=_saved(generated),
+        next=tuple(_next(generated)),
     )
-    blocks: list[RenderableType] = [
-        *(bug_panel(evaluation) for evaluation in generated.evaluations if evaluation.bugs),
-        indented(Text.from_markup(heading)),
-        Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n"),
-        *(Text(f"  {line}", style="yellow") for line in generated.grounding_notes),
-    ]
-    if generated.missing:
-        questions = "".join(f"\n    - {question}" for question in generated.missing)
-        blocks.append(
-            Text(f"  Missing from the material (run again with --ask to answer):{questions}")
-        )
-    evaluation = generated.held_out or generated.fit
-    if refinement and evaluation:
-        count = counted(len(evaluation.plan.suite.cases), "case")
-        cases = f"held-out, {count}" if generated.held_out else "none are held out"
-        cases = cases if refinement.selected else f"all {count}"
-        first = "older version" if generated.material.skill else "first draft"
-        view = view_of(evaluation)
-        blocks += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
-        blocks += [
-            indented(Text(line))
-            for line in (*_findings(refinement, first, generated.folder), *generated.student_notes)
-        ]
-        blocks += [
-            indented(Text(f"Note: {warning}", style="dim")) for warning in evaluation.warnings
-        ]
-    if authors := describe_authors(case.metadata for case in generated.suite.cases):
-        blocks.append(indented(Text(authors)))
-    if generated.spent:
-        making = {role: tokens for role, (tokens, _) in generated.cost.spent.items()}
-        spent = [
-            f"{role} {usage.total_tokens:,} tokens"
-            + (
-                f" ({all_in:,} with earlier calls)"
-                if (all_in := making.get(role, 0)) > usage.total_tokens
-                else ""
-            )
-            + (
-                ", price unknown"
-                if usage.cost_usd is None
-                else f", {dollars(usage.cost_usd)}"
-                if usage.cost_usd
-                else ""
-            )
-            for role, usage in generated.spent.items()
-        ]
-        by_hand = [
-            each.name
-            for each in (generated.teacher, generated.student)
-            if each and each.provider == "handoff"
-        ]
-        estimated = f" (those for {by_hand[0]} are estimated)" if by_hand else ""
-        blocks.append(indented(Text(f"Spent: {' · '.join(spent)}{estimated}")))
-    state = "" if evaluation else " (unproven: nothing was run)"
-    if not evaluation and is_proven(skill):
-        state = " (unchanged: nothing was run)"
-    saved = f"Saved to {generated.folder}{state}"
+
+
+def report_taught(generated: Generated, recording: Recording, agent: str) -> Report:
+    report = report_generated(generated)
+    lesson = {"lesson": lesson_to_json(recording, agent)}
+    return replace(report, data=_to_json(generated) | lesson)
+
+
+def _headlines(generated: Generated, refinement: Refinement, report: Report) -> Iterator[Headline]:
+    of = "held-out cases" if generated.held_out else "all cases"
+    if refinement.selected and not generated.held_out:
+        of = "train cases, which chose the skill"
+    for headline in report.headlines:
+        yield replace(headline, text=f"{of}: {headline.text}")
+    if refinement.confirmation:
+        is_confirmed = refinement.confirmation.decision == "confirmed"
+        line = confirmation_line(refinement.confirmation)
+        yield Headline(line, "good" if is_confirmed else "open")
+
+
+def _saved(generated: Generated) -> str:
+    saved = f"Saved to {generated.folder}: about {generated.skill.tokens:,} tokens."
     if generated.unchanged:
         saved = (
             f"The skill in {generated.folder} is the older one, unchanged, with its new results."
         )
-    return [*blocks, Text(f"\n{saved}"), Text(_next_commands(generated))]
+    return f"{saved} Spent: {_spent(generated)}." if generated.spent else saved
 
 
-def _next_commands(generated: Generated) -> str:
-    folder = shlex.quote(str(generated.folder))
-    rows: list[tuple[str, str]] = []
-    if generated.held_out:
-        rows.append(("upskill show last:held-out", "prompts and answers for held-out cases"))
-    if generated.fit and generated.refinement and not generated.refinement.selected:
-        rows.append(("upskill show last", "prompts and answers"))
-    elif generated.fit:
-        rows.append(("upskill show last:train", "prompts and answers for train cases"))
-    if not (generated.held_out or generated.fit):
-        rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
-    if Provenance.of(generated.skill).sources:
-        rows.append((f"upskill show {folder} --sources", "the evidence behind each line"))
-    rows.append((f"upskill install {folder} --to claude-code", "use it"))
-    width = max(len(typed) for typed, _ in rows)
-    return "\n".join(["Next:", *(f"  {typed:<{width}}  {why}" for typed, why in rows)])
+def _spent(generated: Generated) -> str:
+    making = {role: tokens for role, (tokens, _) in generated.cost.spent.items()}
+    parts: list[str] = []
+    for role, usage in generated.spent.items():
+        part = f"{role} {usage.total_tokens:,} tokens"
+        if making.get(role, 0) > usage.total_tokens:
+            part += f" ({making[role]:,} with earlier calls)"
+        if usage.cost_usd is None:
+            part += ", price unknown"
+        elif usage.cost_usd:
+            part += f", {dollars(usage.cost_usd)}"
+        parts.append(part)
+    spent = " · ".join(parts)
+    for address in (generated.teacher, generated.student):
+        if address and address.provider == "handoff":
+            return f"{spent} (those for {address.name} are estimated)"
+    return spent
 
 
-def _findings(refinement: Refinement, first: str, folder: Path) -> list[str]:
-    add_command = f"upskill tests {shlex.quote(str(folder))} --add {{}}"
-    fit = refinement.fit.verdicts if refinement.fit else []
-    held_out = refinement.held_out.verdicts if refinement.held_out else []
-    if refinement.selected:  # the search saw these cases, so they are about nothing else
-        lines = [
-            f"train cases: {_rates(verdict)}, {_interval(verdict)}{counted(verdict.pairs, 'pair')}"
-            for verdict in fit
-        ]
-    else:
-        lines = [f"all cases: {describe_verdict(verdict, add_command)}" for verdict in fit]
-    lines += (f"held-out cases: {describe_verdict(verdict, add_command)}" for verdict in held_out)
-    for verdict in held_out if refinement.selected else fit:
-        lines += verdict.caveats
+def _notes(generated: Generated, reported: Evaluation | None) -> Iterator[Note]:
+    for each in generated.evaluations:
+        if each.bugs and each is not reported:
+            yield bug_note(each, "")
+    for line in generated.grounding_notes:
+        yield Note(line, "caveat")
+    if generated.missing:
+        what = "Missing from the material (run again with --ask to answer):"
+        yield Note(what, "caveat", generated.missing)
+    refinement = generated.refinement
+    if refinement:
+        first = "older version" if generated.material.skill else "first draft"
+        yield from _notes_on_search(refinement, first)
+    for line in generated.student_notes:
+        yield Note(line, "caveat")
+
+
+def _notes_on_search(refinement: Refinement, first: str) -> Iterator[Note]:
     if not refinement.selected:
-        return [*lines, "No search was run, so no case influenced the skill and none is held out."]
+        yield Note(NOT_SELECTED, "caveat")
+        return
     if refinement.held_out is None:
-        lines.append(
-            "No case is held out. The skill was chosen with these cases, so expect less elsewhere."
-        )
-    elif refinement.held_out.too_many_errors:
-        errors = refinement.held_out.errors
-        lines += [
-            f"{counted(trials, 'trial')} of {model} missing: {message}"
-            for model, message, trials in errors
-        ]
-    if refinement.confirmation:
-        lines.append(confirmation_line(refinement.confirmation).strip())
+        yield Note(ALL_SELECTED, "caveat")
+    elif refinement.fit:
+        rates = _rates(refinement.fit.verdicts[0])
+        yield Note(f"train cases, which chose the skill: {rates}", "caveat")
     if refinement.held_out_gain:
-        lines += [gain_line(verdict, first) for verdict in refinement.held_out_gain.verdicts]
-    count = sum(attempt.decision != "not tried" for attempt in refinement.attempts[1:])
-    versions = counted(count, "version") if count else "No version"
-    verb = "were" if count > 1 else "was"
-    return [
-        *lines,
-        f"{versions} besides the {first} {verb} tried; the search ended: {refinement.ended}.",
-    ]
+        verdict = refinement.held_out_gain.verdicts[0]
+        gain = f"{first} → result on held-out cases: {_rates(verdict)}"
+        if verdict.lift is not None and verdict.decision in GAINS:
+            gain += f": {GAINS[verdict.decision]}"
+        yield Note(gain, "caveat")
+    tried = sum(attempt.decision != "not tried" for attempt in refinement.attempts[1:])
+    versions = f"Versions tried besides the {first}: {tried}"
+    yield Note(f"{versions}; the search ended: {refinement.ended}.")
+
+
+def _next(generated: Generated) -> Iterator[NextCommand]:
+    folder = shlex.quote(str(generated.folder))
+    if generated.held_out:
+        reason = "Read the answers to held-out cases"
+        yield NextCommand("upskill show last:held-out", reason)
+    if generated.fit and generated.refinement and not generated.refinement.selected:
+        yield NextCommand("upskill show last", "Read every answer")
+    elif generated.fit:
+        yield NextCommand("upskill show last:train", "Read the answers to train cases")
+    if not (generated.held_out or generated.fit):
+        yield NextCommand(f"upskill eval {folder} -m MODEL", "See whether it helps")
+    if Provenance.of(generated.skill).sources:
+        yield NextCommand(f"upskill show {folder} --sources", "See the evidence behind each line")
+    yield NextCommand(f"upskill install {folder} --to claude-code", "Use it")
+
+
+# What a search says.
+# ------------------------------------------------------------------------------------------------
 
 
 def _rates(verdict: Verdict) -> str:
-    return f"{percent(verdict.baseline.pass_rate)} → {percent(verdict.skill.pass_rate)} ({points(verdict.lift)})"
-
-
-def _interval(verdict: Verdict) -> str:
-    bounds = " to ".join(map(signed_points, verdict.interval or ()))
-    return f"{100 * verdict.level:g}% interval {bounds} points, " if bounds else ""
+    before, after = percent(verdict.baseline.pass_rate), percent(verdict.skill.pass_rate)
+    return f"{before} → {after} ({points(verdict.lift)})"
 
 
 def attempt_line(attempt: Attempt) -> str:
@@ -178,34 +179,16 @@ def attempt_line(attempt: Attempt) -> str:
     return f"  {_rates(verdict)}{decision}  [{counted(verdict.cases, kind)}]"
 
 
-def gain_line(verdict: Verdict, first: str) -> str:
-    """What the search gained on cases it could not see: its result against the first draft."""
-    return (
-        f"{first} → result on held-out cases: {_rates(verdict)}, {_interval(verdict)}"
-        f"{counted(verdict.pairs, 'pair')}{'' if verdict.lift is None else GAINS.get(verdict.decision, '')}"
-    )
-
-
-GAINS: Mapping[str, str] = {
-    "helps": ": the search improved the skill",
-    "hurts": ": the search made the skill worse",
-    "undecided": ": too little data to tell whether the search helped",
-    "no effect": ": the search gained nothing",
-}
-
-
 def confirmation_line(result: Confirmation) -> str:
     before = result.before
     change = f"{'not worse' if result.only_not_worse else 'better'} than the {before} on these train cases"
     if result.decision == "confirmed":
-        return f"  confirmed, {change}: {result.summary}"
+        return f"confirmed, {change}: {result.summary}"
     if result.decision == "best guess":
-        return (
-            f"  best guess, {change} but not confirmed: {result.summary}. Reason: {result.doubt}."
-        )
+        return f"best guess, {change} but not confirmed: {result.summary}. Reason: {result.doubt}."
     if result.decision == "kept as requested":
-        return f"  {result.not_shown}; kept because you asked for it: {result.summary}"
-    return f"  {result.decision} on these train cases, so the {before} is kept: {result.summary}"
+        return f"{result.not_shown}; kept because you asked for it: {result.summary}"
+    return f"{result.decision} on these train cases, so the {before} is kept: {result.summary}"
 
 
 def step_line(number: int, step: Step) -> str:
@@ -227,7 +210,11 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def to_json(generated: Generated) -> dict[str, Any]:
+# As JSON. The keys are stable; new ones may be added.
+# ------------------------------------------------------------------------------------------------
+
+
+def _to_json(generated: Generated) -> dict[str, Any]:
     skill, refinement, suite = generated.skill, generated.refinement, generated.suite
     return {
         "skill": {
@@ -245,8 +232,8 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "ended": refinement.ended if refinement else "",
         "halted": refinement.halted if refinement else "",
         "evaluated_cases": refinement.evaluated_cases if refinement else None,
-        "fit": json_report.to_dict(generated.fit) if generated.fit else None,
-        "held_out": json_report.to_dict(generated.held_out) if generated.held_out else None,
+        "fit": figures.document(generated.fit) if generated.fit else None,
+        "held_out": figures.document(generated.held_out) if generated.held_out else None,
         "held_out_gain": _gain_to_json(refinement.held_out_gain if refinement else None),
         "spent": {
             role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd}
@@ -255,7 +242,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "calls": generated.calls,
         "own_lines": len(own_lines(skill)[0]),
         "notes": [*generated.grounding_notes, *generated.student_notes],
-        "bugs": json_report.bugs(generated.evaluations),
+        "bugs": figures.bugs(generated.evaluations),
         "making": generated.cost.to_dict(),
         "redacted": dict(generated.material.redacted),
         "sources": list(generated.material.sources),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -13,30 +13,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from upskill.sandboxes import printable
-
 GAP = "  "
+MIN_PROSE = 20  # characters of a column that is wrapped
 
 
 def indented(part: RenderableType) -> Padding:
     return Padding(part, (0, 0, 0, 2))
-
-
-def plain_table(*heads: str, right: Collection[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, justify="right" if head in right else "left", overflow="fold")
-    return table
-
-
-def render_result(
-    conclusion: str, lines: Iterable[str], table: Table | None = None, style: str = "bold"
-) -> Iterator[RenderableType]:
-    """The result of an experiment: its conclusion, the figures, then details."""
-    yield from (Text(""), Paragraph(printable(conclusion), style), Text(""))
-    if table:
-        yield from (indented(table), Text(""))
-    yield from (Paragraph(printable(line), hanging=2) for line in lines)
 
 
 class Paragraph:
@@ -62,8 +44,8 @@ class Paragraph:
 
 
 class FittedTable:
-    """A table without wrapping. If it is too wide, it drops `spare` columns in this order, then moves the first column
-    above the rows, then drops the `last` one, and finally prints a line per cell; or it becomes its `narrow` table.
+    """A table. If it is too wide, it drops `spare` columns in this order, then wraps the widest column of prose between
+    words, then moves the first column above the rows, and finally prints a line per cell.
     """
 
     def __init__(
@@ -72,28 +54,29 @@ class FittedTable:
         *,
         left: Sequence[str],
         spare: Sequence[str] = (),
-        last: str = "",
+        prose: Sequence[str] = (),
         indent: int = 2,
-        narrow: FittedTable | None = None,
     ) -> None:
-        self.rows, self.left, self.spare, self.last, self.indent = rows, left, spare, last, indent
-        self.narrow = narrow
+        self.rows = rows
+        self.left = left
+        self.spare = spare
+        self.prose = prose
+        self.indent = indent
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = options.max_width
         columns = list(self.rows[0])
-        if self.narrow and self._width(columns) > room:
-            yield self.narrow
-            return
         name = columns[0]
         for column in self.spare:
             if self._width(columns) > room:
                 columns.remove(column)
+        wrapped = self._wrapped(columns, room)
+        if wrapped:
+            yield wrapped
+            return
         apart = self._width(columns) > room
         if apart:
             columns.remove(name)
-            if self.last and self._width(columns) + 2 > room:
-                columns.remove(self.last)
             if self._width(columns) + 2 > room:
                 yield from self._lines(console, name)
                 return
@@ -109,17 +92,35 @@ class FittedTable:
                 console, Text(GAP).join(padded.values()), self.indent + (2 if apart else 0)
             )
 
+    def _wrapped(self, columns: Sequence[str], room: int) -> Padding | None:
+        """With the widest column of prose wrapped; None if it need not or cannot be."""
+        prose = [column for column in columns if column in self.prose]
+        excess = self._width(columns) - room
+        if excess <= 0 or not prose:
+            return None
+        widest = max(prose, key=self._column_width)
+        width = self._column_width(widest) - excess
+        words = (word for row in self.rows for word in row[widest].plain.split())
+        if width < max(MIN_PROSE, *map(cell_len, words)):
+            return None
+        table = Table.grid(padding=(0, len(GAP), 0, 0))
+        for column in columns:
+            justify = "left" if column in self.left else "right"
+            own_width = width if column == widest else self._column_width(column)
+            table.add_column(justify=justify, width=own_width, no_wrap=column != widest)
+        table.add_row(*(Text(column, style="bold") for column in columns))
+        for row in self.rows:
+            table.add_row(*(row[column] for column in columns))
+        return Padding(table, (0, 0, 0, self.indent))
+
     def _lines(self, console: Console, name: str) -> RenderResult:
-        width = max(cell_len(column) for column in self.rows[0])
+        width = max(map(cell_len, self.rows[0])) + len(GAP)
         for row in self.rows:
             yield from _line(console, row[name], self.indent)
             for column, cell in row.items():
                 if column != name and cell.plain:
-                    yield from _line(
-                        console,
-                        Text(f"{column:<{width}}{GAP}", style="bold") + cell,
-                        self.indent + 2,
-                    )
+                    line = f"{column:<{width}}{cell.plain}"
+                    yield Paragraph(line, indent=self.indent + 2, hanging=width)
 
     def _width(self, columns: Sequence[str]) -> int:
         return self.indent + sum(map(self._column_width, columns)) + len(GAP) * (len(columns) - 1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from upskill.plain import counted
+from upskill.reports.report import Cell, Change, Headline, Kind, Measure, Rate
 from upskill.verdicts.line import signed_points
 from upskill.verdicts.verdict import REASONS, Reason
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from upskill.verdicts.arms import ArmSummary, Interval
 
 UNKNOWN = "–"
+FREE = "free"
 INVALID = f"INVALID: {REASONS[Reason.ISOLATION]}"
 
 
@@ -28,16 +30,12 @@ def points(lift: float | None) -> str:
     return f"{signed_points(lift)} point{'' if round(abs(100 * lift)) == 1 else 's'}"
 
 
-def whole_points(share: float) -> str:
-    return f"{100 * share + 0.0:+.0f}"
-
-
 def dollars(cost: float | None) -> str:
     """A cost: "free" if it is zero, a dash if it is unknown."""
     if cost is None:
         return UNKNOWN
     if not cost:
-        return "free"
+        return FREE
     if cost < 0.000001:
         return "<$0.000001"
     return f"${cost:,.{2 if cost >= 1 else 4 if cost >= 0.001 else 6}f}"
@@ -51,10 +49,6 @@ def interval_in_points(interval: Interval | None) -> str:
     return UNKNOWN if interval is None else " to ".join(map(signed_points, interval))
 
 
-def lift_in_points(lift: float | None, pairs: int) -> str:
-    return UNKNOWN if lift is None else f"{signed_points(lift)} ({counted(pairs, 'pair')})"
-
-
 def pass_rate(arm: ArmSummary) -> str:
     return f"{percent(arm.pass_rate)} ({arm.passed}/{arm.scored})" if arm.scored else UNKNOWN
 
@@ -66,3 +60,49 @@ def mean_tokens(arm: ArmSummary) -> float:
 def before_after(before: str, after: str) -> str:
     """Only the second if the first is unknown."""
     return after if before == UNKNOWN else f"{before} → {after}"
+
+
+def format_cell(cell: Cell, kind: Kind = "text") -> str:
+    """A cell as text. A share without its unit stands in points; a number that does not exist is a dash."""
+    if isinstance(cell, Change):
+        before, after = format_cell(cell.before, kind), format_cell(cell.after, kind)
+        return after if before == after == FREE else before_after(before, after)
+    if isinstance(cell, Rate):
+        if not cell.of:
+            return UNKNOWN
+        share = cell.passed / cell.of if cell.share is None else cell.share
+        return f"{percent(share)} ({cell.passed:,}/{cell.of:,})"
+    if isinstance(cell, Measure):
+        return format_measure(cell, kind)
+    if isinstance(cell, Headline):
+        return f"{cell.sign} {cell.text}".lstrip()
+    if cell is None or isinstance(cell, str):
+        return UNKNOWN if cell is None else cell
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return FORMATS[kind](cell)
+
+
+def format_measure(measure: Measure, kind: Kind = "points") -> str:
+    """+75 (+56 to +87)."""
+    if measure.value is None:
+        return UNKNOWN
+    write = FORMATS["points" if kind == "text" else kind]
+    bounds = [write(each) for each in (measure.low, measure.high) if each is not None]
+    return f"{write(measure.value)} ({' to '.join(bounds)})" if bounds else write(measure.value)
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+FORMATS: Mapping[Kind, Callable[[float], str]] = {
+    "text": _whole,
+    "code": _whole,
+    "count": _whole,
+    "share": percent,
+    "points": signed_points,
+    "change": lambda share: percent(share, signed=True),
+    "decimal": decimal,
+    "dollars": dollars,
+}

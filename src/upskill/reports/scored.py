@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator
 from typing import Any
-
-from rich.console import RenderableType
 
 from upskill.authoring.saving.provenance import own_suite
 from upskill.experiments.mutation import Rule, Score
 from upskill.plain import counted, listed
-from upskill.reports.layout import render_result
 from upskill.reports.numbers import percent
+from upskill.reports.report import Cell, Column, Headline, NextCommand, Note, Report, Table
 
-MAX_NAMED = 12  # rules or cases of a kind
 NO_RULES = "Nothing in the skill counts as a rule: it has no number, flag or name in code."
+IDLE = "passes without the skill, so tests nothing of it"
+FAILING = "fails too often with the skill to notice anything"
+
+
+def report_score(score: Score) -> Report:
+    return Report(
+        title=f"What the cases of {score.skill.name} would notice",
+        name=score.skill.name,
+        data=_to_json(score),
+        headlines=(Headline(conclusion(score), tone="bad" if score.uncovered else "good"),),
+        tables=tuple(_tables(score)),
+        notes=tuple(_notes(score)),
+        next=tuple(_next(score)),
+    )
 
 
 def conclusion(score: Score) -> str:
@@ -31,62 +43,70 @@ def conclusion(score: Score) -> str:
     return f"The suite would notice a change to {of} ({percent(share.low)}{up_to})."
 
 
-def render(score: Score, *, hint: bool = True) -> Iterator[RenderableType]:
-    return render_result(conclusion(score), _lines(score, hint=hint))
+def _tables(score: Score) -> Iterator[Table]:
+    if not score.models:
+        untested = [(each.block.title,) for each in score.rules if each.is_untestable]
+        yield Table(columns=(Column("No case mentions"),), rows=tuple(untested))
+        return
+    rules: list[tuple[Cell, ...]] = []
+    for finding, found in _rules(score):
+        rules += ((finding, rule.block.title, _mentions(rule, score)) for rule in found)
+    if rules:
+        columns = (Column("Finding"), Column("Rule"), Column("Mentioned by"))
+        yield Table(columns=columns, rows=tuple(rules))
+    cases = [(case, IDLE) for case in score.idle_cases]
+    cases += ((case, FAILING) for case in score.failing_cases)
+    if cases:
+        yield Table(columns=(Column("Case", "code"), Column("Finding")), rows=tuple(cases))
 
 
-def _lines(score: Score, *, hint: bool) -> Iterator[str]:
-    if score.models:
-        unnoticed = [each for each in score.counted_rules if each.status == "unnoticed"]
-        yield from _named(unnoticed, "No case notices", score.failing_cases)
-        yield from _named(
-            [each for each in score.counted_rules if each.status == "undecided"], "Undecided"
-        )
-        if by_opposite := sum(each.noticed_by == "opposite" for each in score.rules):
-            why = "the student knows them or the skill says them twice"
-            yield f"Noticed only when reversed, because {why}: {counted(by_opposite, 'rule')}"
-        yield from _cases(score.idle_cases, "Pass without the skill, so they test nothing of it")
-        yield from _cases(score.failing_cases, "Fail too often with the skill to notice anything")
-    else:
-        yield from _named([each for each in score.rules if each.is_untestable], "No case mentions")
+def _rules(score: Score) -> Iterator[tuple[str, list[Rule]]]:
+    for status in ("unnoticed", "undecided"):
+        yield status, [each for each in score.counted_rules if each.status == status]
+    vague = [each for each in score.rules if not each.counts and each.status == "unnoticed"]
+    yield "unnoticed, not counted", vague
+
+
+def _mentions(rule: Rule, score: Score) -> str:
+    """The cases that mention it."""
+    if not rule.terms:
+        return ""
+    if not rule.shared_by:
+        return "no case"
+    able = [case for case in rule.shared_by if case not in score.failing_cases]
+    if able:
+        return listed(able[:3])
+    return f"only cases that fail anyway: {listed(rule.shared_by[:3])}"
+
+
+def _notes(score: Score) -> Iterator[Note]:
     if score.halted:
-        yield f"Stopped early: {score.halted}. Run the same command with a higher ceiling to continue."
-    name = score.skill.folder or score.skill.name
-    if hint and score.uncovered and not own_suite(score.skill):
-        student = "".join(f" -m {model}" for model in score.models)
-        yield f"To have a test writer cover them: upskill tests {name} --score{student} --fix MODEL"
-    vague = [each for each in score.rules if not each.counts]
+        words = f"Stopped early: {score.halted}. Run the same command with a higher ceiling to continue."
+        yield Note(words, kind="caveat")
+    by_opposite = sum(each.noticed_by == "opposite" for each in score.rules)
+    if by_opposite:
+        why = "the student knows them or the skill says them twice"
+        yield Note(f"Noticed only when reversed, because {why}: {counted(by_opposite, 'rule')}.")
+    vague = sum(not each.counts for each in score.rules)
     if vague:
-        yield f"Not counted, because they have no number, flag or name in code: {counted(len(vague), 'block')}"
+        why = "they have no number, flag or name in code"
+        yield Note(f"Not counted, because {why}: {counted(vague, 'block')}.")
     if score.models:
-        yield from _named(
-            [each for each in vague if each.status == "unnoticed"],
-            "Not counted, and no case notices",
-        )
-        yield f"It took {counted(score.trials, 'trial')}."
-    else:
-        yield f"To see whether a case fails when a rule is removed: upskill tests {name} --score -m MODEL"
+        yield Note(f"It took {counted(score.trials, 'trial')}.", kind="detail")
 
 
-def _named(rules: Sequence[Rule], what: str, failing: Sequence[str] = ()) -> Iterator[str]:
-    for each in rules[:MAX_NAMED]:
-        able = [case for case in each.shared_by if case not in failing]
-        hint = f"mentioned by {', '.join(able[:3])}" if able else "no case mentions it"
-        if each.shared_by and not able:
-            hint = f"mentioned only by cases that fail anyway: {', '.join(each.shared_by[:3])}"
-        shown = f" ({hint})" if each.status != "not tried" and each.terms else ""
-        yield f"{what}: {each.block.title}{shown}"
-    if len(rules) > MAX_NAMED:
-        yield f"… and {len(rules) - MAX_NAMED} more; --json has all."
+def _next(score: Score) -> Iterator[NextCommand]:
+    words = ["upskill", "tests", str(score.skill.folder or score.skill.name), "--score"]
+    for model in score.models:
+        words += ["-m", model]
+    command = shlex.join(words)
+    if score.uncovered and not own_suite(score.skill):
+        yield NextCommand(f"{command} --fix MODEL", "Have a test writer cover these rules")
+    if not score.models:
+        yield NextCommand(f"{command} -m MODEL", "See whether a case fails when a rule is removed")
 
 
-def _cases(names: Sequence[str], what: str) -> Iterator[str]:
-    if names:
-        more = ", …" if len(names) > MAX_NAMED else ""
-        yield f"{what}: {', '.join(names[:MAX_NAMED])}{more}"
-
-
-def to_json(score: Score) -> dict[str, Any]:
+def _to_json(score: Score) -> dict[str, Any]:
     return {
         "skill": score.skill.name,
         "conclusion": conclusion(score),

@@ -1,220 +1,134 @@
+"""`terminal`: verdict lines, tables, at most one note, and the next command; with `verbose` all but answers."""
+
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
 from upskill.plain import counted
-from upskill.reports import ReportContext
+from upskill.reports.answers import render_group, render_outcomes
 from upskill.reports.layout import FittedTable, Paragraph, indented
-from upskill.reports.numbers import UNKNOWN, mean_tokens, percent, points
-from upskill.reports.view import (
-    ACTIVATION_CAVEAT,
-    RunView,
-    VerdictView,
-    describe_bugs,
-    describe_leaks,
-    grouped,
-    view_of,
-)
-from upskill.runs.planning.plan import Result, Trial
-from upskill.runs.results.evaluation import Evaluation
+from upskill.reports.numbers import format_cell
+from upskill.reports.report import Cell, Column, Headline, Note, Report, Section, Table, Tone
 from upskill.sandboxes import printable
 
-BAR_WIDTH = 20
-MAX_NOTES = 1  # below the table; `upskill show` has them all
-MARKS = {True: "✓", False: "✗", None: "!"}
+MAX_NOTES = 1  # below the table; `--verbose` and `upskill show` have them all
+COLORS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "neutral": ""}
 
 
-def render(evaluation: Evaluation, context: ReportContext | None = None) -> RenderableType:
-    context = context or ReportContext()
-    view = view_of(evaluation, context.add_command)
-    first = (*verdict_lines(evaluation, view), Text(""), _table(view))
-    if context.quiet:
-        return Group(*first)
-    parts: list[RenderableType] = [Text(""), *first, Text("")]
-    if evaluation.bugs:  # problems with the numbers come before them
-        parts.insert(0, bug_panel(evaluation, context.show_command))
-    if evaluation.leaked:
-        parts += [indented(invalid(evaluation.invalid, context.show_command)), Text("")]
-    if context.verbose:
-        parts += details(evaluation)
-        if context.results and not evaluation.unfinished:
-            parts += [*_cases(evaluation, view.arms, context.results()), Text("")]
-    else:
-        names = "; ".join((*view.names, view.suite))
-        asked: list[str] = []
-        if not evaluation.leaked:
-            asked += view.choices if evaluation.run.plan.analysis.target is not None else ()
-            asked += view.controls
-        facts = " ".join(filter(None, (f"{names}.", view.authors)))
-        notes = (facts, *asked, *view.to_do[:MAX_NOTES])
-        parts += [Paragraph(line, hanging=2) for line in notes]
-    if context.show_command:
-        hidden = 0 if context.verbose else max(0, len(view.to_do) - MAX_NOTES)
-        more = "Read every answer"
+def render(report: Report, *, verbose: bool = False, quiet: bool = False) -> RenderableType:
+    if quiet:
+        return Group(*_result(report, with_notes=False))
+    parts = [*render_alarms(report), Text(""), *_result(report)]
+    notes = [note for note in report.notes if note.kind == "note"]
+    shown = notes if verbose else notes[:MAX_NOTES]
+    for note in shown:
+        parts += render_note(note)
+    if verbose:
+        parts += [*render_details(report), *render_outcomes(report.groups())]
+    if report.saved:
+        parts.append(Paragraph(printable(report.saved), hanging=2))
+    hidden = len(notes) - len(shown)
+    for each in report.next:
+        reason = each.reason
         if hidden:
-            more = f"Read {counted(hidden, 'more note')} and every answer"
-        parts.append(Paragraph(f"{more}: {context.show_command}", "dim"))
+            reason = f"{reason} and {counted(hidden, 'more note')}".removeprefix(" and ")
+            hidden = 0
+        parts.append(Paragraph(": ".join(filter(None, [reason, each.command])), "dim"))
     return Group(*parts)
 
 
-def verdict_lines(evaluation: Evaluation, view: RunView) -> Iterator[RenderableType]:
-    for each in view.verdicts[:1] if evaluation.leaked else view.verdicts:
-        yield Paragraph(each.signed_line, each.mark.color, hanging=2)
-    for caveat in view.caveats:
-        yield Paragraph(caveat, "yellow", hanging=2)
+def render_answers(report: Report, *, is_detailed: bool = False) -> RenderableType:
+    """All there is, with every answer. `is_detailed`: with passing checks and every step."""
+    parts: list[RenderableType] = [Paragraph(report.subject, "bold", indent=0, hanging=2)]
+    parts += [*render_alarms(report), Text(""), *_result(report)]
+    for note in report.notes:
+        if note.kind == "note":
+            parts += render_note(note)
+    parts += render_details(report)
+    for section in report.sections:
+        parts += [*render_section(section), Text("")]
+    for group in report.groups():
+        parts += render_group(group, is_detailed=is_detailed)
+    return Group(*parts)
 
 
-def details(evaluation: Evaluation) -> Iterator[RenderableType]:
-    """The evidence behind a verdict: bars, costs and every note."""
-    view = view_of(evaluation)
-    for verdict in () if evaluation.leaked else view.verdicts:
-        if len(view.verdicts) > 1:
-            yield Paragraph(verdict.model, "bold")
-        yield bars(verdict, view.arms)
-    skill = f"SKILL.md has about {evaluation.plan.skill.tokens:,} tokens"
-    lines = [
-        f"{'; '.join((*view.names, view.suite, skill))}.",
-        *filter(None, [view.authors]),
-        *view.problems,
-    ]
-    if not evaluation.leaked:
-        students = grouped(evaluation.next_students, len(view.verdicts))
-        lines += [*view.diagnosis, *view.choices, *view.findings, *students]
-    yield from (Paragraph(line, hanging=2) for line in (*lines, *view.spending))
-    yield from (Paragraph(note, "dim", hanging=2) for note in view.notes)
+def _result(report: Report, *, with_notes: bool = True) -> Iterator[RenderableType]:
+    yield from render_headlines(report)
+    for table in report.tables:
+        if table.rows and not table.is_detail:
+            yield Text("")
+            yield from render_table(table)
+            if with_notes:
+                yield Text("")
+            if table.note and with_notes:
+                yield Paragraph(printable(table.note), hanging=2)
 
 
-def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> RenderableType:
-    lines = [
-        f"{counted(len(leaks), 'trial')} saw or tried to open a skill that should have been hidden:",
-    ]
-    lines += [f"  {line}" for line in describe_leaks(leaks)]
-    look = (
-        f"See how with `{show_command} --case {leaks[0][0].case}`. "
-        if show_command and leaks
-        else ""
-    )
-    lines.append(f"{look}Remove whatever gave access to it, then run again with --redraw.")
-    return _red_panel("INVALID", "\n".join(lines))
+def render_headlines(report: Report) -> Iterator[RenderableType]:
+    for headline in report.headlines or (Headline(report.title),):
+        line = f"{headline.sign} {headline.text}".lstrip()
+        yield Paragraph(printable(line), COLORS[headline.tone], hanging=2)
+    for note in report.notes:
+        if note.kind == "caveat":
+            yield Paragraph(printable(note.text), "yellow", hanging=2)
+            for line in note.lines:
+                yield Paragraph(printable(line), indent=4)
 
 
-def bug_panel(evaluation: Evaluation, show_command: str = "") -> RenderableType:
-    heading, *messages, report = describe_bugs(evaluation, show_command)
-    return indented(
-        _red_panel("BUG", "\n".join([heading, *(f"  {line}" for line in messages), report]))
-    )
+def render_alarms(report: Report) -> Iterator[RenderableType]:
+    for note in report.notes:
+        if note.kind == "alarm":
+            lines = [note.text, *(f"  {line}" for line in note.lines)]
+            yield indented(Panel(Text("\n".join(lines)), style="bold red"))
 
 
-def _red_panel(title: str, text: str) -> RenderableType:
-    return Panel(Text(text), title=f"[bold]{title}[/bold]", title_align="left", style="red")
+def render_note(note: Note) -> Iterator[RenderableType]:
+    style = "dim" if note.kind == "detail" else ""
+    prefix = "Note: " if note.kind == "note" else ""
+    yield Paragraph(f"{prefix}{printable(note.text)}", style, hanging=2)
+    for line in note.lines:
+        yield Paragraph(printable(line), style, indent=4)
 
 
-def bar(share: float | None) -> str:
-    filled = round((share or 0.0) * BAR_WIDTH)
-    return "█" * filled + "░" * (BAR_WIDTH - filled)
+def render_details(report: Report) -> Iterator[RenderableType]:
+    """Further tables, and what is worth knowing where there is room."""
+    for note in report.notes:
+        if note.kind == "detail":
+            yield from render_note(note)
+    for table in report.tables:
+        if table.rows and table.is_detail:
+            yield Text("")
+            yield from render_table(table)
+            if table.note:
+                yield Paragraph(printable(table.note), "dim", hanging=2)
+    yield Text("")
 
 
-def bars(view: VerdictView, arms: dict[str, str]) -> RenderableType:
-    verdict = view.verdict
-    width = max(11, 1 + max(len(arms[arm]) for arm in ("baseline", "skill")))
-    lines: list[str] = []
-    for arm in (verdict.baseline, verdict.skill):
-        if not arm.scored + arm.missing:
-            continue
-        lift = ""
-        if arm is verdict.skill and verdict.lift is not None:
-            lift = f"  [{view.mark.color}]{points(verdict.lift)}[/{view.mark.color}]"
-        missing = f"  [red]{arm.missing} missing[/red]" if arm.missing else ""
-        lines.append(
-            f"  {arms[arm.arm]:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}{lift}{missing}"
-        )
-    if view.token_change != UNKNOWN:
-        before, after = mean_tokens(verdict.baseline), mean_tokens(verdict.skill)
-        lines.append(f"  tokens per task: {before:,.0f} → {after:,.0f} ({view.token_change})")
-    rows = list(_activity_rows(view, arms))
-    activity: list[RenderableType] = [
-        Paragraph(f"{label:<11}{line}", hanging=11) for label, line in rows
-    ]
-    return Group(
-        Text.from_markup("\n".join([*lines, ""])), *activity, *([Text("")] if rows else [])
-    )
+def render_table(table: Table) -> Iterator[RenderableType]:
+    if table.title:
+        yield Paragraph(table.title, "bold")
+    rows: list[dict[str, Text]] = []
+    for row in table.rows:
+        cells = zip(table.columns, row, strict=True)
+        rows.append({column.name: _text(cell, column) for column, cell in cells})
+    if rows:
+        left = [column.name for column in table.columns if column.kind in ("text", "code")]
+        spare = [column.name for column in table.columns if column.spare]
+        prose = [column.name for column in table.columns if column.kind == "text"]
+        yield FittedTable(rows, left=left, spare=spare, prose=prose)
 
 
-def _activity_rows(view: VerdictView, arms: dict[str, str]) -> Iterator[tuple[str, str]]:
-    baseline, skill = view.verdict.baseline, view.verdict.skill
-    activation = view.verdict.activation
-    if activation is not None:
-        low, high = (percent(bound) for bound in activation.interval)
-        trials = counted(activation.trials, "trial")
-        line = (
-            f"in {activation.activated} of {trials} ({percent(activation.rate)}, {low} to {high})"
-        )
-        if baseline.activated is not None:
-            line += f"; the {arms['baseline']} in {baseline.activated} of {baseline.scored}"
-        yield "activated", line
-        if view.verdict.lift is not None:
-            yield (
-                "lift",
-                " · ".join(
-                    f"{name} {lift}" for name, lift in view.lifts.items() if lift != UNKNOWN
-                ),
-            )
-            yield "", ACTIVATION_CAVEAT
-    if activation is not None or baseline.tool_calls or skill.tool_calls:
-        yield (
-            "turns",
-            f"{view.turns} per task · tool calls {view.tool_calls} · tool errors {view.tool_errors}",
-        )
+def _text(cell: Cell, column: Column) -> Text:
+    style = COLORS[cell.tone] if isinstance(cell, Headline) else ""
+    return Text(printable(format_cell(cell, column.kind)), style)
 
 
-def _table(view: RunView) -> RenderableType:
-    rows = [
-        {
-            "Model": Text(each.model),
-            view.arms["baseline"].capitalize(): Text(each.baseline_rate),
-            view.arms["skill"].capitalize(): Text(each.skill_rate),
-            "Tokens": Text(each.tokens),
-            "Cost": Text(each.cost),
-        }
-        for each in view.verdicts
-    ]
-    return FittedTable(rows, left=("Model",), spare=("Cost", "Tokens"))
-
-
-def _cases(
-    evaluation: Evaluation, names: dict[str, str], results: Iterable[Result]
-) -> Iterator[RenderableType]:
-    arms, several = evaluation.plan.arms, len(evaluation.verdicts) > 1
-    draws = max(map(evaluation.plan.rounds_of, evaluation.plan.addresses), default=1)
-    widths = {arm: max(len(names[arm]), draws) for arm in arms}
-    yield Paragraph("  ".join([*(f"{names[arm]:<{widths[arm]}}" for arm in arms), "case"]), "bold")
-    indent = 2 + sum(widths.values()) + 2 * len(arms)
-    for (case, model), group in groupby(
-        results, key=lambda result: (result.trial.case, result.trial.model)
-    ):
-        of_case = list(group)
-        marks = {
-            arm: "".join(MARKS[each.passed] for each in of_case if each.trial.arm == arm)
-            for arm in arms
-        }
-        columns = "".join(f"{marks[arm]:<{widths[arm]}}  " for arm in arms)
-        yield Text(
-            f"  {columns}{case}{f' · {model}' if several else ''}", no_wrap=True, overflow="ignore"
-        )
-        if finding := printable(" ".join(_last_finding(of_case).split())):
-            yield Paragraph(finding, "dim", indent=indent + 2)
-
-
-def _last_finding(results: list[Result]) -> str:
-    for result in (result for result in reversed(results) if result.trial.arm == "skill"):
-        failed = [
-            finding.reason for finding in result.findings if finding.decides and not finding.passed
-        ]
-        if result.error or failed:
-            return result.error or failed[0]
-    return ""
+def render_section(section: Section) -> Iterator[RenderableType]:
+    """Names with their values; a text is for pages."""
+    yield Paragraph(section.title, "bold")
+    for name, value in section.lines:
+        yield Paragraph(f"{name}: {printable(value)}", hanging=2)

@@ -8,10 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from upskill.plain import fields_of
-from upskill.runs.planning.plan import CheckFinding, Result
+from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run
-from upskill.verdicts.outcome import Outcome
 
 OUTCOMES = {True: "passed", False: "failed", None: "missing"}
 COLUMNS = (
@@ -51,29 +50,15 @@ COLUMNS = (
 )
 
 
-def outcome_row(outcome: Outcome) -> dict[str, Any]:
-    """A trial without its trace."""
-    return fields_of(outcome) | {
-        "outcome": OUTCOMES[outcome.passed],
-        "tool_calls": outcome.calls,
-        "answered_by": outcome.snapshot,
-    }
-
-
-def finding_row(finding: CheckFinding) -> dict[str, Any]:
-    return {
-        "check": finding.check,
-        "passed": finding.passed,
-        "reason": finding.reason,
-        "decides": finding.decides,
-    }
-
-
 def trial_row(run: Run, result: Result) -> dict[str, Any]:
     case = run.plan.suite.by_id.get(result.trial.case) or StoredCase(
         id=result.trial.case, prompt=""
     )
-    row = outcome_row(result.outcome) | {
+    outcome = result.outcome
+    row = fields_of(outcome) | {
+        "outcome": OUTCOMES[outcome.passed],
+        "tool_calls": outcome.calls,
+        "answered_by": outcome.snapshot,
         "run": run.id,
         "skill": run.skill,
         "tags": ", ".join(case.tags),
@@ -88,9 +73,7 @@ def trial_row(run: Run, result: Result) -> dict[str, Any]:
         "replayed": run.plan.replayed,
         "prompt": case.prompt,
         "answer": result.trace.answer if result.trace else "",
-        "findings": json.dumps(
-            [finding_row(finding) for finding in result.findings], ensure_ascii=False
-        ),
+        "findings": json.dumps(list(map(asdict, result.findings)), ensure_ascii=False),
     }
     return {name: row[name] for name in COLUMNS}
 

@@ -1,166 +1,169 @@
+"""How a skill triggers, and whether a better description was found (`upskill trigger`)."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
-
-from rich.console import RenderableType
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from upskill.authoring.trigger.description import DescriptionAttempt, Improvement
 from upskill.authoring.trigger.metrics import QUANTITIES, TriggerMetrics
 from upskill.authoring.trigger.trigger import TriggerResult
-from upskill.reports import json
-from upskill.reports.layout import indented
-from upskill.reports.numbers import UNKNOWN, percent
-from upskill.reports.terminal import bug_panel
-from upskill.reports.view import problems
+from upskill.plain import counted
+from upskill.reports import figures
+from upskill.reports.remarks import bug_note, leak_note, problems
+from upskill.reports.report import (
+    Cell,
+    Change,
+    Column,
+    Headline,
+    Measure,
+    NextCommand,
+    Note,
+    Rate,
+    Report,
+    Table,
+    Tone,
+)
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.interval import rounded
 
-TITLES = {
-    "precision": "precision",
-    "recall": "recall",
-    "accuracy": "accuracy",
-    "false_triggers": "false triggers",
+MAX_QUERY = 64  # characters of a query in the table
+RIGHT = {
+    True: Headline("ok", "good"),
+    False: Headline("wrong", "bad"),
+    None: Headline("no run", "open"),
 }
+QUERIES = (Column("Query"), Column("Should"), Column("Opened", "share"), Column(""))
+PART_COLUMNS = (
+    Column(""),
+    Column("Queries", "count"),
+    Column("Recall", "share"),
+    Column("False triggers", "share"),
+    Column("Precision", "share"),
+    Column("Score", "share"),
+)
+TOLD_BY_TRAIN = (
+    "It was written from train queries and chosen by validation queries, so both overrate it."
+)
 
 
-def render_triggered(result: TriggerResult, show_command: str = "") -> Iterator[RenderableType]:
+def report_triggered(result: TriggerResult, show_command: str = "") -> Report:
     """`show_command` shows every run; empty if the runs are not stored."""
     evaluation = result.evaluation
-    if evaluation.bugs:
-        yield bug_panel(evaluation, show_command)
-    yield _heading(evaluation.plan, result.queries)
-    for metrics in result.metrics:
-        if len(result.metrics) > 1:
-            yield Text(f"  {metrics.model}", style="bold")
-        yield indented(_rate_table(metrics))
-        yield Text("")
-        yield from (indented(Text(line)) for line in _metric_lines(metrics))
-        yield Text("")
-    notes = [f"Note: {warning}" for warning in evaluation.warnings]
-    notes += problems(evaluation)
-    if show_command:
-        notes.append(f"Every run: {show_command}")
-    yield from (indented(Text(line, style="dim")) for line in notes)
-
-
-def render_improvement(improvement: Improvement) -> Iterator[RenderableType]:
-    yield from (bug_panel(evaluation) for evaluation in improvement.evaluations if evaluation.bugs)
-    yield Text(f"\n  {improvement.skill.name}", style="bold")
-    yield Text("")
-    yield indented(_part_table(improvement))
-    yield Text("")
-    tried = len(improvement.attempts) - 1
-    descriptions = "1 description was" if tried == 1 else f"{tried} descriptions were"
-    yield indented(Text(f"{descriptions} tried; the search ended: {improvement.ended}."))
-    if not improvement.best.number:
-        yield indented(
-            Text("None was better on validation queries. The test queries were not used.")
-        )
-    else:
-        yield indented(
-            Text(
-                "It was written from train queries and chosen by validation queries, so both overrate it."
-            )
-        )
-        yield indented(Text("On the test queries, which were run once:"))
-        yield indented(Text(_test_line(improvement)))
-        label = "The new description" if improvement.improved else "The rejected description"
-        yield indented(Text(f"\n{label}:\n{improvement.best.skill.description}"))
-    if improvement.spent:
-        spent = [f"{role} {tokens:,} tokens" for role, (tokens, _) in improvement.spent.items()]
-        yield indented(Text(f"\nSpent: {' · '.join(spent)}", style="dim"))
-    if improvement.saved_to is not None:
-        yield Text(f"\nSaved to {improvement.saved_to}")
-    elif improvement.improved:
-        yield Text("\nNothing was written: --write saves it in the skill, -o DIR in a copy.")
-    elif improvement.best.number:
-        yield Text("\nNothing was written: the description is unchanged.")
-
-
-def _heading(plan: Plan, queries: Queries) -> RenderableType:
-    runs = "one run each" if plan.runs == 1 else f"{plan.runs} runs each"
-    kinds = f"{len(queries.should_trigger)} should trigger, {len(queries.should_not_trigger)} should not"
-    distractors = ", ".join(other.name for other in plan.distractors) or "nothing"
-    lines = [
-        "",
-        f"[bold]{escape(plan.skill.name)}[/bold]",
-        escape(" ".join(plan.skill.description.split())),
-        "",
-        f"queries    {kinds}, {runs}",
-        f"agent      {plan.agent}; also installed: {escape(distractors)}",
-        "",
+    plan = evaluation.plan
+    headlines = [
+        describe_metrics(metrics, several=len(result.metrics) > 1) for metrics in result.metrics
     ]
-    return indented(Text.from_markup("\n".join(lines)))
+    for model, ruling in result.rulings:
+        if not ruling.held:
+            words = f"{model} does not meet {ruling.requirement.text!r}: {ruling.reason}."
+            headlines.append(Headline(words, "bad", "✗"))
+    notes = list(_alarms([evaluation], show_command))
+    if evaluation.halted:
+        again = "To continue, run the same command with a higher limit, e.g. --max-cost."
+        notes.append(Note(f"Stopped: {evaluation.halted}. {again}", "caveat"))
+    notes += (Note(line) for line in (*problems(evaluation), *evaluation.warnings))
+    return Report(
+        title=f"How {plan.skill.name} triggers",
+        subject=plan.skill.name,
+        name=plan.skill.name,
+        data=_triggered_to_json(result),
+        headlines=tuple(headlines),
+        tables=(_metrics_table(result), *query_tables(result.metrics)),
+        notes=tuple(notes),
+        next=(NextCommand(show_command, "See every run"),) if show_command else (),
+    )
 
 
-def _rate_table(metrics: TriggerMetrics) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Query", max_width=64)  # the only column that may shrink
-    for column in ("Should", "Fired", "Rate", "95% interval", ""):
-        table.add_column(
-            column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left"
-        )
-    marks = {
-        True: Text("ok", style="green"),
-        False: Text("wrong", style="red"),
-        None: Text("no run", style="yellow"),
-    }
-    for rate in metrics.rates:
-        table.add_row(
-            Text(" ".join(rate.query.text.split()), no_wrap=True, overflow="ellipsis"),
-            "yes" if rate.query.should_trigger else "no",
-            f"{rate.triggered}/{rate.scored}"
-            + (f" ({rate.errored} errored)" if rate.errored else ""),
-            percent(rate.value),
-            " to ".join(map(percent, rate.interval)),
-            marks[rate.as_expected],
-        )
-    return table
+def _alarms(evaluations: Iterable[Evaluation], show_command: str = "") -> Iterator[Note]:
+    for evaluation in evaluations:
+        if evaluation.bugs:
+            yield bug_note(evaluation, show_command)
+        if evaluation.leaked:
+            yield leak_note(evaluation.invalid, show_command)
 
 
-def _metric_lines(metrics: TriggerMetrics) -> Iterator[str]:
-    for quantity in QUANTITIES:
-        value, share = UNKNOWN, metrics.estimate(quantity)
-        if share is not None:
-            value = f"{percent(share.value):>4}  (95% interval {percent(share.low)} to {percent(share.high)})"
-        yield f"{TITLES[quantity]:<16}{value}"
+def _describe_plan(plan: Plan, queries: Queries) -> str:
+    should, should_not = len(queries.should_trigger), len(queries.should_not_trigger)
+    beside = ", ".join(other.name for other in plan.distractors) or "nothing"
+    return (
+        f"{should} queries should trigger, {should_not} should not;"
+        f" {counted(plan.runs, 'run')} each. Agent: {plan.agent}; also installed: {beside}."
+    )
+
+
+def describe_metrics(metrics: TriggerMetrics, *, several: bool) -> Headline:
     scored = sum(rate.as_expected is not None for rate in metrics.rates)
-    yield f"{'right':<16}{metrics.as_expected} of {scored} queries are on the right side of 50%"
+    words = f"{metrics.as_expected} of {scored} queries are on the right side of 50%"
     if metrics.errored:
-        yield f"{'errored':<16}{metrics.errored} of {metrics.errored + metrics.scored} runs, not counted"
+        words += f"; {metrics.errored} of {metrics.errored + metrics.scored} runs errored and are not counted"
+    if several:
+        words = f"{metrics.model}: {words}"
+    is_right = metrics.as_expected == scored and not metrics.errored
+    return Headline(f"{words}.", "good" if is_right else "open")
 
 
-def _part_table(improvement: Improvement) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "Queries", "Recall", "False triggers", "Precision", "Score"):
-        table.add_column(column, no_wrap=True, justify="left" if not column else "right")
-    first, best, test = improvement.attempts[0], improvement.best, improvement.test
-    parts = [("train", first.train, best.train), ("validation", first.validation, best.validation)]
-    if test:
-        parts.append(("test", test.before, test.after))
-    for part, before, after in parts:
-        for word, metrics in (("before", before), ("after", after if best.number else None)):
-            if metrics is not None:
-                estimates = (metrics.recall, metrics.false_triggers, metrics.precision)
-                shares = [percent(estimate.value if estimate else None) for estimate in estimates]
-                table.add_row(
-                    f"{part}, {word}", str(len(metrics.rates)), *shares, percent(metrics.score)
-                )
-    return table
+def _metrics_table(result: TriggerResult) -> Table:
+    every = result.metrics
+    columns = [Column("95% interval")]
+    columns += (Column(metrics.model, "share") for metrics in every)
+    rows: list[tuple[Cell, ...]] = []
+    for quantity in QUANTITIES:
+        name = quantity.replace("_", " ")
+        rows.append((name, *(Measure.of(metrics.estimate(quantity)) for metrics in every)))
+    note = _describe_plan(result.evaluation.plan, result.queries)
+    return Table(columns=tuple(columns), rows=tuple(rows), note=note)
 
 
-def _test_line(improvement: Improvement) -> str:
+def query_tables(every: Sequence[TriggerMetrics]) -> Iterator[Table]:
+    for metrics in every:
+        rows: list[tuple[Cell, ...]] = []
+        for rate in metrics.rates:
+            opened = Rate(rate.triggered, rate.scored)
+            query, should = (
+                shorten(rate.query.text, MAX_QUERY, placeholder="…"),
+                rate.query.should_trigger,
+            )
+            rows.append((query, should, opened, RIGHT[rate.as_expected]))
+        title = metrics.model if len(every) > 1 else ""
+        yield Table(columns=QUERIES, rows=tuple(rows), title=title)
+
+
+def report_improvement(improvement: Improvement) -> Report:
+    name = improvement.skill.name
+    description = improvement.best.skill.description
+    notes = list(_alarms(improvement.evaluations))
+    notes.append(Note(_tried(improvement)))
+    if improvement.best.number:
+        label = "The new description" if improvement.improved else "The rejected description"
+        notes.append(Note(f"{label}:", "caveat", (description,)))
+        notes.append(Note(TOLD_BY_TRAIN, "caveat"))
+    return Report(
+        title=f"A better description for {name}",
+        subject=name,
+        name=name,
+        data=_improvement_to_json(improvement),
+        headlines=(_improvement_headline(improvement),),
+        tables=(_part_table(improvement),),
+        notes=tuple(notes),
+        saved=_saved(improvement),
+    )
+
+
+def _improvement_headline(improvement: Improvement) -> Headline:
+    if not improvement.best.number:
+        return Headline(
+            "None was better on validation queries. The test queries were not used.", "open"
+        )
     test = improvement.test
     if test is None or test.change is None:
-        return "unknown, because not all of them ran."
+        return Headline("On the test queries: unknown, because not all of them ran.", "open")
     change, estimate = test.change, test.change.estimate
-    interval = f"{100 * estimate.level:.3g}% interval {100 * estimate.low:+.0f} to {100 * estimate.high:+.0f}"
+    low, high = f"{100 * estimate.low:+.0f}", f"{100 * estimate.high:+.0f}"
+    interval = f"{100 * estimate.level:.3g}% interval {low} to {high}"
     conclusion = "no better"
     if improvement.has_failed:
         conclusion = "unknown, because of errors"
@@ -171,23 +174,66 @@ def _test_line(improvement: Improvement) -> str:
         conclusion = (
             f"not shown to be better; about {more} more queries would show a change of this size"
         )
-    tests = (
-        f" This is test {test.number} on these queries; the interval corrects for that."
-        if test.number > 1
-        else ""
+    words = (
+        f"{100 * estimate.value:+.0f} points ({interval}, p = {change.p_value:.3f}): {conclusion}."
     )
-    return f"{100 * estimate.value:+.0f} points ({interval}, p = {change.p_value:.3f}): {conclusion}.{tests}"
+    if test.number > 1:
+        words += f" This is test {test.number} on these queries; the interval corrects for that."
+    tone: Tone = "good" if improvement.improved else "open"
+    return Headline(f"On the test queries, which were run once: {words}", tone)
+
+
+def _tried(improvement: Improvement) -> str:
+    tried = len(improvement.attempts) - 1
+    descriptions = "1 description was" if tried == 1 else f"{tried} descriptions were"
+    return f"{descriptions} tried; the search ended: {improvement.ended}."
+
+
+def _saved(improvement: Improvement) -> str:
+    if improvement.saved_to is not None:
+        return f"Saved to {improvement.saved_to}"
+    if improvement.improved:
+        return "Nothing was written: --write saves it in the skill, -o DIR in a copy."
+    if improvement.best.number:
+        return "Nothing was written: the description is unchanged."
+    return ""
+
+
+def _part_table(improvement: Improvement) -> Table:
+    first, best, test = improvement.attempts[0], improvement.best, improvement.test
+    parts = [("train", first.train, best.train), ("validation", first.validation, best.validation)]
+    if test:
+        parts.append(("test", test.before, test.after))
+    rows: list[tuple[Cell, ...]] = []
+    for part, before, after in parts:
+        if before is None:
+            continue
+        was = _part_cells(before)
+        # Without a better description there is nothing to compare with.
+        cells = was
+        if after is not None and best.number:
+            changed = zip(was, _part_cells(after), strict=True)
+            cells = [Change(old, new) for old, new in changed]
+        rows.append((part, len(before.rates), *cells))
+    spent = [f"{role} {tokens:,} tokens" for role, (tokens, _) in improvement.spent.items()]
+    note = f"Spent: {' · '.join(spent)}." if spent else ""
+    return Table(columns=PART_COLUMNS, rows=tuple(rows), note=note)
+
+
+def _part_cells(metrics: TriggerMetrics) -> list[float | None]:
+    estimates = (metrics.recall, metrics.false_triggers, metrics.precision)
+    return [*(each.value if each else None for each in estimates), metrics.score]
 
 
 # As JSON. The keys are stable; new ones may be added.
 
 
-def triggered_to_json(result: TriggerResult) -> dict[str, Any]:
+def _triggered_to_json(result: TriggerResult) -> dict[str, Any]:
     evaluation = result.evaluation
     return _to_json(evaluation.plan, result.queries, [evaluation], result.spent) | {
         "run": evaluation.run.id,
         "models": [metrics.to_dict() for metrics in result.metrics],
-        "requirements": json.requirements(result.rulings),
+        "requirements": figures.requirements(result.rulings),
         "stopped": [
             {"model": model, "message": message} for model, message in evaluation.stopped.items()
         ],
@@ -195,7 +241,7 @@ def triggered_to_json(result: TriggerResult) -> dict[str, Any]:
     }
 
 
-def improvement_to_json(improvement: Improvement) -> dict[str, Any]:
+def _improvement_to_json(improvement: Improvement) -> dict[str, Any]:
     test = improvement.test
     return _to_json(
         improvement.plan, improvement.queries, improvement.evaluations, improvement.spent
@@ -246,8 +292,8 @@ def _to_json(
         "requirements": [],
         "stopped": [],
         "improvement": None,
-        "errors": json.errors(evaluations),
-        "bugs": json.bugs(evaluations),
+        "errors": figures.errors(evaluations),
+        "bugs": figures.bugs(evaluations),
         "warnings": list(
             dict.fromkeys(line for evaluation in evaluations for line in evaluation.warnings)
         ),

@@ -298,11 +298,6 @@ def _texts(skill: Skill) -> tuple[str, str]:
     return skill.body, " ".join(sorted(file.data.decode("utf-8", "replace") for file in files))
 
 
-def is_version(text: str, other: str) -> bool:
-    """Whether two skills share so much text that one was made from the other."""
-    return likeness(text, other) >= SAME_SKILL
-
-
 def likeness(text: str, other: str) -> float:
     """The share of the word pairs of the shorter text that the other has too."""
     words = [re.findall(r"\w+", each.casefold()) for each in (text, other)]

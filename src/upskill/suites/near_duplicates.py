@@ -89,14 +89,6 @@ def describe_near_duplicates(groups: Mapping[str, str], most: int = 3) -> list[s
     return [f"{'; '.join(named)}{more} ask nearly the same: {advice}"]
 
 
-def plain_text(text: str) -> str:
-    """Without what cannot be seen: kinds and amounts of white space, and characters of no width."""
-    visible = (
-        char for char in unicodedata.normalize("NFC", text) if unicodedata.category(char) != "Cf"
-    )
-    return " ".join("".join(visible).split())
-
-
 def telling_words(prompt: str) -> frozenset[str]:
     """The words of a prompt, and its signs other than punctuation; of scripts without spaces, each character."""
     text = _NUMBER_AT_END.sub("", _unnumbered(prompt)).casefold().replace("_", " ")

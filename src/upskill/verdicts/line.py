@@ -7,7 +7,7 @@ from typing import Any
 
 from upskill.plain import counted
 from upskill.verdicts.planning import MAX_CASES_TO_ADD
-from upskill.verdicts.verdict import REASONS, Reading, Reason, Verdict
+from upskill.verdicts.verdict import OBSTACLES, REASONS, Reading, Reason, Verdict
 
 SIGNS: Mapping[str, str] = {
     "helps": "✓",
@@ -16,13 +16,12 @@ SIGNS: Mapping[str, str] = {
     "no effect": "–",
     "undecided": "?",
 }
-MINUS = "\N{MINUS SIGN}"
 
 
 def signed_points(share: float) -> str:
     """A share as signed percentage points: +55. What rounds to 0 still says on which side of it it is."""
     if whole := round(100 * share):
-        return f"{whole:+d}".replace("-", MINUS)
+        return f"{whole:+d}".replace("-", "\N{MINUS SIGN}")
     if abs(share) < 0.00005:
         return "0"
     return "just above 0" if share > 0 else "just below 0"
@@ -51,32 +50,36 @@ def describe_verdict(verdict: Verdict, add_command: str = "") -> str:
     if verdict.reason is not None and (verdict.is_invalid or heading.lift is None):
         return f"undecided ({verdict.reason}): {REASONS[verdict.reason]}"
     if verdict.about == "tasks":
-        claim = f"{heading.decision} on tasks like these"
-        return f"{claim}: {lift_in_words(heading)}, {counted(heading.cases, 'case')}"
+        claim = f"{heading.decision} on tasks like these: {lift_in_words(heading)}"
+        return f"{claim}, {counted(heading.cases, 'case')}"
     return f"{describe_these(verdict)}; tasks like these: {_rest(verdict, add_command)}"
 
 
 def describe_these(verdict: Verdict) -> str:
     """Of these cases alone."""
     reading = verdict.these
-    cases = "this case" if reading.cases == 1 else f"these {reading.cases} cases"
-    lift = lift_in_words(reading)
+    on_cases = f"on {cases_in_words(reading)}: {lift_in_words(reading)}"
     if reading.decision == "no effect":
-        return f"no effect of {100 * verdict.tolerance:g} points or more on {cases}: {lift}"
+        return f"no effect of {100 * verdict.tolerance:g} points or more {on_cases}"
     if reading.decision == "saves":
         fewer = f"{verdict.token_savings or 0.0:.0%} fewer tokens"
-        return f"saves tokens on {cases}: {fewer}, {lift}"
+        return f"saves tokens on {cases_in_words(reading)}: {fewer}, {lift_in_words(reading)}"
     if reading.decision == "undecided":
-        return f"undecided on {cases}: {lift}, {reading.reason}"
-    return f"{reading.decision} on {cases}: {lift}"
+        return f"undecided {on_cases}, {reading.reason}"
+    return f"{reading.decision} {on_cases}"
+
+
+def cases_in_words(reading: Reading) -> str:
+    """What a reading is about: tasks like these, or these 20 cases."""
+    if reading.about == "tasks":
+        return "tasks like these"
+    return "this case" if reading.cases == 1 else f"these {reading.cases} cases"
 
 
 def _rest(verdict: Verdict, add_command: str) -> str:
     """What is known about tasks like these, where these cases are in the heading."""
     tasks = verdict.tasks
-    known = "not measured"
-    if tasks is not None:
-        known = f"undecided from {counted(tasks.cases, 'fresh case')}"
+    known = f"undecided from {counted(tasks.cases, 'fresh case')}" if tasks else "not measured"
     add = (tasks or verdict.heading).add
     if add is None:
         return known
@@ -100,11 +103,8 @@ def _describe_missing(verdict: Verdict) -> str:
 
 def decision_in_words(verdict: Mapping[str, Any]) -> str:
     """For tables and pictures, from a verdict's JSON form: the decision, and what it is about or what prevents it."""
-    decision = str(verdict.get("decision", ""))
-    if decision == "undecided":
-        reason = verdict.get("reason")
-        is_obstacle = reason in (*REASONS,) and reason != Reason.NOT_ENOUGH_EVIDENCE
-        return f"undecided ({reason})" if is_obstacle else "undecided"
-    if not decision or verdict.get("about") == "tasks":
-        return decision
-    return f"{decision} on these cases"
+    decision, reason = verdict["decision"], verdict["reason"]
+    if decision != "undecided":
+        return f"{decision} on these cases" if verdict["about"] == "these" else decision
+    has_obstacle = reason in (*OBSTACLES, Reason.TOO_FEW_CASES)
+    return f"undecided ({reason})" if has_obstacle else decision

@@ -505,7 +505,6 @@ class Search(SearchLoop[Attempt]):
                 attempt.decision, attempt.tested = decision, attempt is last
                 attempt.note += f"; on new draws: {summary}"
                 self._store(attempt, attempt.stored.parent if attempt.stored else None)
-        self.events.confirmation_ended(self.confirmation)
 
     @property
     def _tried(self) -> int:

@@ -25,7 +25,7 @@ from upskill.experiments.counterexamples import (
 )
 from upskill.options import count_option, option
 from upskill.plain import counted
-from upskill.reports.challenged import render, to_json
+from upskill.reports.challenged import report_challenge
 from upskill.runs.planning.options import choose_students, model_option
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -85,7 +85,7 @@ def command(**values: Any) -> None:
         if Path(options.output).exists():
             raise UsageError(f"{options.output}: already exists", "Choose another file.")
     challenged = options.run(_challenge(options, skill, suite))
-    options.show(to_json(challenged), render(challenged))
+    options.show(report_challenge(challenged))
     _save(options, skill, challenged.counterexamples)
 
 

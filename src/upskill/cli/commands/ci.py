@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import click
 
-from upskill.cli.console import note, show_document, show_json, write_file
+from upskill.cli.console import note, write_file
 from upskill.cli.help import Command
 from upskill.cli.library import LibraryOptions, write_pages
 from upskill.cli.options import click_options, confirm_cost
@@ -21,7 +21,8 @@ from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.options import option
 from upskill.plain import counted
-from upskill.reports.gate import GateReport
+from upskill.reports import junit, markdown
+from upskill.reports.gate import GateResult, report_gate
 from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.options import choose_students
 from upskill.runs.planning.plan import Plan, Trial
@@ -97,14 +98,14 @@ def command(**values: Any) -> None:
     base commit's version is used. In GitHub Actions the summary also appears on the run's page.
     """
     if values["every_skill"]:
-        report = _check_library(CiOptions(**values))
+        result = _check_library(CiOptions(**values))
     else:
-        report = _check_branch(values)
-    if report.is_blocked:
+        result = _check_branch(values)
+    if result.is_blocked:
         raise click.exceptions.Exit(1)
 
 
-def _check_library(options: CiOptions) -> GateReport:
+def _check_library(options: CiOptions) -> GateResult:
     """Every skill against none, as if all were new."""
     changes: list[SkillChange] = []
     untested: list[str] = []
@@ -131,7 +132,7 @@ def _has_no_cases(skill: Skill) -> bool:
         return False
 
 
-def _check_branch(values: dict[str, Any]) -> GateReport:
+def _check_branch(values: dict[str, Any]) -> GateResult:
     with changed_skills(values["folders"] or (".",), values["base_ref"]) as (commit, changes):
         settings, notes = _settings_before(commit)
         options = CiOptions(**values, settings=settings)
@@ -175,11 +176,11 @@ def _run(
     commit: str = "",
     notes: Sequence[str] = (),
     untested: Sequence[str] = (),
-) -> GateReport:
+) -> GateResult:
     """Check these skills, and show the result."""
     with options.open_store() as store:
         gate, checked, ledger = options.run(_check(options, store, changes))
-        report = GateReport(
+        result = GateResult(
             checked=checked,
             commit=commit,
             strict=options.strict,
@@ -189,8 +190,8 @@ def _run(
             usage=ledger.total,
             command=lambda each: _command_of(options, each, commit),
         )
-        _write(options, store, gate, report)
-    return report
+        _write(options, store, gate, result)
+    return result
 
 
 async def _check(
@@ -220,21 +221,18 @@ async def _check(
     return gate, checked, ledger
 
 
-def _write(options: CiOptions, store: Store, gate: Gate, report: GateReport) -> None:
-    summary = report.to_markdown()
-    if options.as_json:
-        show_json(report.to_dict())
-    else:
-        show_document(summary)
+def _write(options: CiOptions, store: Store, gate: Gate, result: GateResult) -> None:
+    report = report_gate(result)
+    options.show(report)
     if page := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(page).open("a", encoding="utf-8") as stream:
-            stream.write(summary)
+            stream.write(markdown.render(report))
     if options.output:
         folder = Path(options.output)
-        write_file(str(folder / "summary.md"), summary)
-        write_file(str(folder / "junit.xml"), report.to_junit())
+        write_file(str(folder / "summary.md"), markdown.render(report))
+        write_file(str(folder / "junit.xml"), junit.render(report))
         write_pages(folder, store, gate.evaluations)
-        note(f"Wrote {folder}/ ({report.headline}).")
+        note(f"Wrote {folder}/ ({result.summary}).")
 
 
 def _command_of(options: CiOptions, checked: Checked, commit: str) -> str:

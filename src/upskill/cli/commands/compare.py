@@ -7,12 +7,11 @@ from typing import get_args
 import click
 
 from upskill.cli.commands.completion import complete_models, complete_runs
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show_answers, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import find_run, json_option, open_existing_store, store_option
 from upskill.errors import UsageError, did_you_mean
-from upskill.plain import counted
-from upskill.reports.comparison import render, render_case, to_json
+from upskill.reports.comparison import report_comparison
 from upskill.runs.planning.plan import Arm
 from upskill.runs.results.comparison import Side, compare, latest_pair
 from upskill.runs.results.shown import part_of
@@ -70,19 +69,11 @@ def command(
         else:
             first, second = _latest_pair(opened, models)
         comparisons = [compare(opened, *sides) for sides in _sides(first, second, models, arm)]
+        report = report_comparison(comparisons, opened, None if every else MAX_CASES)
         if as_json:
-            show_json({"comparisons": [to_json(each, opened) for each in comparisons]})
-            return
-        for comparison in comparisons:
-            show(*render(comparison))
-            changed = [*comparison.changed("worse"), *comparison.changed("better")]
-            most = len(changed) if every else MAX_CASES
-            for case in changed[:most]:
-                show(*render_case(opened, comparison, case))
-            if len(changed) > most:
-                note(
-                    f"{counted(len(changed) - most, 'more case')} changed. Use --all to show everything."
-                )
+            show_json(report.data)
+        else:
+            show_answers(report)
 
 
 def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:

@@ -10,16 +10,24 @@ from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.material.material import Material
 from upskill.authoring.saving.output import Destination, changes, check_output
 from upskill.authoring.search.refiners.rewrite import Rewrite
-from upskill.cli.console import note, write_file
+from upskill.cli.console import note, show_document
 from upskill.cli.help import Command
-from upskill.cli.library import PlansOptions, check_report, rounds_option, tolerance_option
+from upskill.cli.library import (
+    PlansOptions,
+    check_report,
+    rounds_option,
+    tolerance_option,
+    write_report,
+)
 from upskill.cli.options import click_options
 from upskill.errors import UsageError
 from upskill.experiments.distill import Distilled, DistillSettings
 from upskill.options import option
-from upskill.reports.distilled import render, render_page, to_json
-from upskill.reports.pictures.front import front
+from upskill.plain import dict_or_empty
+from upskill.reports.distilled import report_distilled
+from upskill.reports.svg import front
 from upskill.runs.planning.options import choose_students, model_option
+from upskill.sandboxes import printable
 from upskill.skills import Skill
 from upskill.suites import Suite
 
@@ -95,14 +103,13 @@ def command(**values: Any) -> None:
     if options.all_cases:
         suite = replace(suite, cases=tuple(replace(case, held_out=False) for case in suite.cases))
     distilled = options.run(_distill(options, skill, suite))
-    options.show(to_json(distilled), render(distilled, changes(skill, distilled.skill)))
+    difference = changes(skill, distilled.skill)
+    report = report_distilled(distilled, difference)
+    options.show(report)
+    if difference and not (options.as_json or options.quiet):
+        show_document(f"{printable(difference)}\n")
     _save(options, distilled)
-    if options.report:
-        content = (
-            front(to_json(distilled)) if options.report.endswith(".svg") else render_page(distilled)
-        )
-        write_file(options.report, content)
-        note(f"Wrote {options.report}.")
+    write_report(options.report, report, lambda: front(dict_or_empty(report.data)))
 
 
 async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Distilled:

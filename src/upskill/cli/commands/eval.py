@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upskill.authoring.saving.provenance import save_suite
-from upskill.cli.console import as_text, note, show, show_document, show_json, write_file
+from upskill.cli.console import (
+    as_text,
+    note,
+    show,
+    show_document,
+    show_json,
+    show_report,
+    write_file,
+)
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
 from upskill.cli.options import click_options, confirm_cost
@@ -23,7 +31,7 @@ from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.models.prices import BATCH_SHARE
 from upskill.plain import counted
-from upskill.reports import REPORTS, Report, ReportContext
+from upskill.reports import REPORTS, Renderer
 from upskill.runs.planning.estimate import CostEstimate, estimate, estimate_writing
 from upskill.runs.planning.plan import Plan, Trial
 from upskill.runs.running.evaluate import RunOptions, evaluate
@@ -101,7 +109,7 @@ def load(options: EvalOptions) -> tuple[Skill, Plan | None]:
 
 def _show_plan(options: EvalOptions, skill: Skill, plan: Plan | None) -> None:
     """What a run would take, and what it could decide. Nothing is written."""
-    from upskill.cli.forecast import forecast_to_dict, render_forecast  # noqa: PLC0415 - numpy, only for --plan
+    from upskill.cli.forecast import report_forecast  # noqa: PLC0415 - numpy, only for --plan
     from upskill.runs.planning.forecast import make_forecasts  # noqa: PLC0415
 
     if plan is None:
@@ -116,10 +124,7 @@ def _show_plan(options: EvalOptions, skill: Skill, plan: Plan | None) -> None:
     )
     with find_store(options.store_location) or nullcontext() as store:
         forecasts = list(make_forecasts(plan, load_seen(skill, plan.suite, store), store))
-    if options.as_json:
-        show_json(forecast_to_dict(plan, forecasts, costs))
-    else:
-        show(*render_forecast(plan, forecasts, costs))
+    show_report(report_forecast(plan, forecasts, costs), as_json=options.as_json)
 
 
 def prove(options: EvalOptions) -> None:
@@ -353,8 +358,8 @@ def _say_what_is_left(
 def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     # Imported late: reports need numpy.
     from upskill.authoring.writing.teachers import add_command  # noqa: PLC0415
-    from upskill.reports.view import bug_heading  # noqa: PLC0415
-    from upskill.runs.results.evaluation import first_results  # noqa: PLC0415
+    from upskill.reports.evaluated import ReportContext, report_evaluation  # noqa: PLC0415
+    from upskill.reports.remarks import bug_heading  # noqa: PLC0415
     from upskill.verdicts.verdict import REASONS, Reason  # noqa: PLC0415
 
     if evaluation.leaked:  # also shown if standard output is redirected
@@ -363,28 +368,28 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
             f"INVALID: {REASONS[Reason.ISOLATION]}. In {trials} the student saw or tried to open a skill"
             " that should have been hidden."
         )
-    show_command = (
-        f"upskill show {evaluation.run.id}{options.show_flags}"
-        if store.location is not None
-        else ""
-    )
+    show_command = ""
+    if store.location is not None:
+        show_command = f"upskill show {evaluation.run.id}{options.show_flags}"
     context = ReportContext(
-        results=lambda: store.results(evaluation.run),
-        first_results=lambda seeds: first_results(store, evaluation.run, seeds),
+        store=store,
         show_command=show_command,
         add_command=add_command(options.skill, options.settings, find_keys()),
-        verbose=bool(options.verbose),
     )
+    report = report_evaluation(evaluation, context)
     for kind, file in options.report_files:
-        render: Report = REPORTS.load(kind)
-        report = render(evaluation, replace(context, quiet=options.quiet and not file))
+        if kind == "terminal" and not file:
+            show_report(report, quiet=options.quiet)
+            continue
+        render: Renderer = REPORTS.load(kind)
+        text = render(report)
         if file:
-            write_file(file, report if isinstance(report, str) else as_text(report))
+            write_file(file, text if isinstance(text, str) else as_text(text))
             options.tell(f"Wrote {file}")
-        elif isinstance(report, str):
-            show_document(report)
+        elif isinstance(text, str):
+            show_document(text)
         else:
-            show(report)
+            show(text)
     if options.as_json:
         return
     if options.quiet and evaluation.bugs:

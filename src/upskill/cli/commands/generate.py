@@ -77,7 +77,7 @@ def command(**values: Any) -> None:
         options.sources = (source,) if source.strip() else ()
     with showing_progress(options) as events:
         generated = generate_now(options, events=events)
-    options.show(report.to_json(generated), report.render(generated))
+    options.show(report.report_generated(generated))
     if generated.has_failed:
         raise click.exceptions.Exit(3)
     if options.receipt and generated.student:
@@ -163,7 +163,6 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         attempt_started=attempt_started,
         attempt_ended=lambda attempt: tell(report.attempt_line(attempt)),
         duel_started=duel_started,
-        confirmation_ended=lambda confirmation: tell(report.confirmation_line(confirmation)),
         replace_edited=replace_edited if can_ask(options) else None,
         held_out_started=held_out_started,
         ask=ask if getattr(options, "ask", False) else None,

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.markup import escape
-from rich.tree import Tree
 
 from upskill.authoring.saving.provenance import Provenance
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show_report
 from upskill.cli.help import Command
 from upskill.cli.last_verdicts import is_proven, verdicts_on_record
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError
-from upskill.plain import listed
-from upskill.reports.view import row_in_words
+from upskill.reports.skills import ListedSkill, report_skills
 from upskill.settings import Settings
 from upskill.skills import MANIFEST, Skill, find_skills
 
@@ -51,53 +47,21 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
             unreadable.append(error)
     with find_project_store(None) or nullcontext() as store:
         verdicts = [verdicts_on_record(store, skill) for skill in skills]
-    if as_json:
-        show_json(
-            [
-                {
-                    "name": skill.name,
-                    "description": skill.description,
-                    "folder": str(skill.folder),
-                    "tokens": skill.tokens,
-                    "state": _state(skill, rows),
-                    "verdicts": rows,
-                    "fingerprint": skill.fingerprint,
-                    "files": [file.path for file in skill.files],
-                }
-                for skill, rows in zip(skills, verdicts, strict=True)
-            ]
-        )
-    else:
-        tree = Tree(escape(str(root if named or not _skills_here() else Path())))
-        names = Counter(skill.name for skill in skills)
-        for skill, rows in zip(skills, verdicts, strict=True):
-            where = f"  {escape(str(skill.folder))}" if names[skill.name] > 1 else ""
-            state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill, rows)) else ""
-            branch = tree.add(
-                f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{where}{state}"
-            )
-            branch.add(escape(" ".join(skill.description.split())))
-            branch.add(escape("; ".join(map(_verdict, rows)) or "not evaluated yet"))
-            for file in skill.files if verbose else ():
-                branch.add(escape(file.path))
-        if skills:
-            show(tree)
-        elif not unreadable:
-            where = f"no skills in {root}{'' if named else ' or this folder'} (a skill is a folder with a SKILL.md)"
-            say_nothing_yet(where, "`upskill init NAME` starts one.")
+    listed = [
+        ListedSkill(skill=skill, state=_state(skill, rows), verdicts=rows)
+        for skill, rows in zip(skills, verdicts, strict=True)
+    ]
+    if as_json or skills:
+        show_report(report_skills(listed), as_json=as_json, verbose=bool(verbose))
+    elif not unreadable:
+        where = f"no skills in {root}{'' if named else ' or this folder'} (a skill is a folder with a SKILL.md)"
+        say_nothing_yet(where, "`upskill init NAME` starts one.")
     for error in unreadable:
         note(f"Skipped: {error.message}")
 
 
 def _skills_here() -> list[Path]:
     return sorted(manifest.parent for manifest in Path().glob(f"*/{MANIFEST}"))
-
-
-def _verdict(row: dict[str, Any]) -> str:
-    since = [
-        f"its {part}" for part in row["changed"] if part != "skill"
-    ]  # which the row says itself
-    return row_in_words(row) + (f" ({listed(since)} changed since)" if since else "")
 
 
 def _state(skill: Skill, rows: list[dict[str, Any]]) -> str:

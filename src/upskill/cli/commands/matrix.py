@@ -6,16 +6,21 @@ from typing import Any
 import click
 
 from upskill.authoring.trigger.trigger import TriggerOptions, agent_option, estimate_runs
-from upskill.cli.console import note, write_file
 from upskill.cli.help import Command
-from upskill.cli.library import PlansOptions, check_report, rounds_option, tolerance_option
+from upskill.cli.library import (
+    PlansOptions,
+    check_report,
+    rounds_option,
+    tolerance_option,
+    write_report,
+)
 from upskill.cli.options import click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.experiments.matrix import Matrix, MatrixSettings
 from upskill.experiments.shadowing import FIRST_ROUNDS
 from upskill.options import option
-from upskill.reports.matrix import render, render_page
-from upskill.reports.pictures.shadow_map import shadow_map
+from upskill.reports.matrix import report_matrix
+from upskill.reports.svg import shadow_map
 from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.planning.options import choose_students
 from upskill.skills import load_skills
@@ -83,14 +88,9 @@ def command(**values: Any) -> None:
     options = MatrixOptions(**values)
     check_report(options.report)
     matrices = options.run(_run(options, options.searches()))
-    options.show({"students": [each.to_dict() for each in matrices]}, render(matrices))
-    if options.report:
-        is_picture = options.report.endswith(".svg")
-        write_file(
-            options.report,
-            shadow_map(matrices[0].to_dict()) if is_picture else render_page(matrices),
-        )
-        note(f"Wrote {options.report}.")
+    report = report_matrix(matrices)
+    options.show(report)
+    write_report(options.report, report, lambda: shadow_map(matrices[0].to_dict()))
 
 
 async def _run(options: MatrixOptions, searches: list[Matrix]) -> list[Matrix]:

@@ -9,11 +9,11 @@ from upskill.cli.console import check_writable, note, show_document, write_file
 from upskill.cli.help import Command
 from upskill.cli.options import force_option, open_run, redact_option, store_option
 from upskill.errors import UsageError
-from upskill.reports import ReportContext
+from upskill.reports.evaluated import ReportContext, report_evaluation
 from upskill.reports.exports import EXPORTS, Export, StoredRun
-from upskill.reports.html.page import render
+from upskill.reports.html import render
 from upskill.reports.redacted import RunRedactor, describe_contents
-from upskill.runs.results.evaluation import evaluation_of, first_results
+from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Run, Store
 
 
@@ -29,7 +29,7 @@ from upskill.runs.stores import Run, Store
 @force_option
 @store_option
 def command(run: str, output: str | None, redact: bool, force: bool, store: str | None) -> None:
-    """Write RUN as one HTML page: verdicts, pictures, cases, and every answer with what the checks found.
+    """Write RUN as one HTML page: the verdict, the cases, worst first, and their answers with what the checks found.
 
     \b
     upskill report last                the latest run
@@ -67,10 +67,9 @@ def _draw(store: Store, run: Run, file: str, *, redact: bool, force: bool) -> No
 
 
 def render_page(store: Store, run: Run, redactor: RunRedactor | None = None) -> str:
-    clean = redactor.results if redactor else iter
-    context = ReportContext(
-        results=lambda: clean(store.results(run)),
-        first_results=lambda seeds: clean(first_results(store, run, seeds)),
-    )
     evaluation = evaluation_of(store, run)
-    return render(redactor.evaluation(evaluation) if redactor else evaluation, context)
+    context = ReportContext(store=store)
+    if redactor:
+        evaluation = redactor.evaluation(evaluation)
+        context = ReportContext(store=store, clean=redactor.results)
+    return render(report_evaluation(evaluation, context))

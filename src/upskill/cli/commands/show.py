@@ -4,36 +4,30 @@ import platform
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from typing import Any, get_args
 
 import click
-from rich.console import RenderableType
 from rich.text import Text
 
 from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, Provenance, own_lines, sourced_lines
 from upskill.cli.commands.completion import complete_cases, complete_models, complete_runs
-from upskill.cli.console import note, show, show_json, to_json_text
+from upskill.cli.console import note, show, show_answers, show_json, show_report, to_json_text
 from upskill.cli.help import Command
-from upskill.cli.options import find_project_store, json_option, open_run, side_of, store_option
+from upskill.cli.options import find_project_store, json_option, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
-from upskill.reports import trials
-from upskill.reports.distilled import worth_table
-from upskill.reports.terminal import details, verdict_lines
+from upskill.reports.distilled import report_worth
+from upskill.reports.shown import PAGE
 from upskill.reports.trial_rows import result_to_json
-from upskill.reports.view import view_of
 from upskill.runs.planning.plan import Arm, Result
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.reviews import count_marks, describe_marks
+from upskill.runs.results.reviews import count_marks
 from upskill.runs.results.shown import mark_shown, unfinished_models
 from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
 from upskill.skills import Skill
 from upskill.traces.redaction.redact import redact
 from upskill.version import __version__
-
-PAGE = 40  # trials that are shown at a time
 
 
 @click.command("show", cls=Command)
@@ -108,10 +102,7 @@ def command(**values: Any) -> None:
         elif options.as_json:
             _show_json(store, run, options)
         else:
-            parts, notes = render_page(store, run, options)
-            show(*parts)
-            for text in notes:
-                note(text)
+            _show_answers(store, run, options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +120,7 @@ class ShowOptions:
     store: str | None = None
     as_json: bool = False
 
-    def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:
+    def check(self, run: Run) -> None:
         for what, name, known in (
             ("case", self.case, run.plan.suite.by_id),
             ("model", self.model, run.models),
@@ -141,48 +132,31 @@ class ShowOptions:
             raise UsageError(
                 f"{run.id}: no arm named {arm!r}", f"It has {', '.join(run.plan.arms)}."
             )
+
+    def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:
+        self.check(run)
+        arm = self.arm or ("skill" if self.failed else None)
         return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
 
 
-def render_page(
-    store: Store, run: Run, options: ShowOptions
-) -> tuple[list[RenderableType], list[str]]:
-    """What to show, and notes on it."""
-    number = options.page or 1
-    # One more than fits a page, to see whether there is another page.
-    results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
-    if not results and number > 1:
+def _show_answers(store: Store, run: Run, options: ShowOptions) -> None:
+    from upskill.reports.evaluated import ReportContext  # noqa: PLC0415 - numpy
+    from upskill.reports.shown import Chosen, report_shown  # noqa: PLC0415
+
+    options.check(run)
+    chosen = Chosen(
+        case=options.case,
+        model=options.model,
+        arm=options.arm,
+        failed=options.failed,
+        page=options.page or 1,
+    )
+    report = report_shown(evaluation_of(store, run), ReportContext(store=store), chosen)
+    if chosen.page > 1 and not [*report.groups()]:
         raise UsageError(
-            f"{run.id}: there is no page {number}", "Drop --page to see the first one."
+            f"{run.id}: there is no page {chosen.page}", "Drop --page to see the first one."
         )
-    notes: list[str] = []
-    if reviews := store.reviews(run):
-        notes.append(describe_marks(reviews))
-    parts: list[RenderableType] = [
-        *trials.render_heading(
-            run, store.progress(run), store.leaks(run), notes, unfinished_models(store, run)
-        ),
-    ]
-    if not (options.case or options.model or options.failed or options.arm or options.page):
-        evaluation = evaluation_of(store, run)
-        lines = verdict_lines(evaluation, view_of(evaluation))
-        parts += [*lines, Text(""), *details(evaluation), Text("")]
-    baseline = run.plan.labels["baseline"]
-    label = side_of(run)
-    for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
-        stored = run.plan.suite.by_id[case]
-        parts += trials.render_case(
-            stored, list(group), baseline, label=label, detailed=options.case is not None
-        )
-    after: list[str] = []
-    if options.failed and not results:
-        which = f"in the {options.arm} arm" if options.arm else "with the skill"
-        after.append(f"No trial {which} failed or is missing.")
-    if len(results) > PAGE:
-        after.append(
-            f"This is page {number}, with {PAGE} trials. Use --page {number + 1} for the next one."
-        )
-    return parts, after
+    show_answers(report, is_detailed=options.case is not None)
 
 
 def _show_worth(skill: Skill, options: ShowOptions) -> None:
@@ -197,8 +171,8 @@ def _show_worth(skill: Skill, options: ShowOptions) -> None:
         for row in rows:
             row["worth"] = [each for each in row["worth"] if options.model in (None, each["model"])]
         if any(row["worth"] for row in rows):
-            found = {"skill": skill.name, "created": version.created, "blocks": rows}
-            return show_json(found) if options.as_json else show(worth_table(rows))
+            report = report_worth(skill.name, version.created, rows)
+            return show_report(report, as_json=options.as_json)
     raise UsageError(
         f"{skill.name}: the blocks in this version have not been measured",
         f"Run `upskill distill {options.run} -m {options.model or 'MODEL'}` to find out what each one is worth.",
@@ -223,25 +197,11 @@ def _show_json(store: Store, run: Run, options: ShowOptions) -> None:
 
 
 def _show_checks(store: Store, run: Run, options: ShowOptions) -> None:
-    unfinished = unfinished_models(store, run)
-    if not options.as_json:
-        for model, so_far in unfinished.items():
-            note(
-                f"{run.id}: {model} is {so_far}. Its check pass rates are shown once all trials have run."
-            )
-    results = (
-        each for each in options.results(store, run, None) if each.trial.model not in unfinished
-    )
-    rates = trials.check_rates(run.plan, results)
-    if options.as_json:
-        so_far = {model: asdict(each) for model, each in unfinished.items()}
-        show_json(
-            {"run": run.id, "checks": [rate.to_dict() for rate in rates], "unfinished": so_far}
-        )
-        return
-    if not rates and not unfinished:
-        note(f"No trial in {run.id} was graded, so no check passed or failed.")
-    show(*trials.render_check_rates(rates, run.plan.labels["baseline"]))
+    from upskill.reports.check_rates import report_check_rates  # noqa: PLC0415 - numpy
+
+    results = options.results(store, run, None)
+    report = report_check_rates(run, results, unfinished_models(store, run))
+    show_report(report, as_json=options.as_json)
 
 
 def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:

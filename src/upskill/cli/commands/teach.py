@@ -51,15 +51,13 @@ def command(**values: Any) -> None:
         note(f"upskill: no skill was written: {error.message}")
         note(f"  {error.hint}")
         raise click.exceptions.Exit(1) from error
-    lesson = report.lesson_to_json(taught.recording, options.teacher_agent)
     if taught.generated is None:
         if options.as_json:
+            lesson = report.lesson_to_json(taught.recording, options.teacher_agent)
             show_json({"lesson": lesson})
         else:
             click.echo(taught.recording.path)
         return
-    options.show(
-        report.to_json(taught.generated) | {"lesson": lesson}, report.render(taught.generated)
-    )
+    options.show(report.report_taught(taught.generated, taught.recording, options.teacher_agent))
     if taught.generated.has_failed:
         raise click.exceptions.Exit(3)

@@ -34,7 +34,7 @@ from upskill.models.keys import find_keys
 from upskill.options import count_option, option
 from upskill.outputs import whole_file
 from upskill.plain import counted
-from upskill.reports.scored import render, to_json
+from upskill.reports.scored import report_score
 from upskill.runs.planning.options import model_option
 from upskill.runs.planning.plan import DEFAULT_OUTPUT_TOKENS
 from upskill.skills import Skill
@@ -133,12 +133,13 @@ def command(**values: Any) -> None:
         if options.fix:
             resolve(options.fix, keys=find_keys())  # a usage error, before anything is paid for
         score = options.run(_score(skill, options))
+        report = report_score(score)
         if not options.fix or not score.uncovered:
-            options.show(to_json(score), render(score))
+            options.show(report)
             return
         if not options.as_json:
-            options.show({}, render(score, hint=False))
-        scored = {"score": to_json(score)}
+            options.show(replace(report, next=()))
+        scored = {"score": report.data}
         suite = _append(skill, score.suite, options.run(_fix(score, options)), options)
         _count_uncovered(skill, suite, options)
     elif options.add and (before := Suite.of(skill)):

@@ -15,7 +15,7 @@ from upskill.cli.help import Group
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.plain import counted
-from upskill.reports.trials import render_step
+from upskill.reports.answers import render_step
 from upskill.traces import Step
 from upskill.traces.formats import describe_skipped, read_trace
 from upskill.traces.redaction.redact import redact, redact_trace

@@ -8,18 +8,13 @@ import click
 
 from upskill.authoring.trigger.description import improve_description
 from upskill.authoring.trigger.trigger import TriggerOptions, TriggerResult, trigger
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost, first_given
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.options import option
-from upskill.reports.trigger import (
-    improvement_to_json,
-    render_improvement,
-    render_triggered,
-    triggered_to_json,
-)
+from upskill.reports.trigger import report_improvement, report_triggered
 from upskill.runs.running.events import Events
 
 
@@ -72,28 +67,13 @@ def command(**values: Any) -> None:
         verb = improve_description if options.improve else trigger
         result = asyncio.run(verb(options, events=events))
     if isinstance(result, TriggerResult):
-        _show(result, options)
+        if result.evaluation.leaked:  # also if standard output is redirected
+            note("INVALID: a run saw a skill that should have been hidden, so no number is valid.")
+        run = f"{result.evaluation.run.id}{options.show_flags}"
+        options.show(report_triggered(result, f"upskill show {run}" if options.keeps_runs else ""))
     else:
-        options.show(improvement_to_json(result), render_improvement(result))
+        options.show(report_improvement(result))
     if result.has_failed:
         raise click.exceptions.Exit(3)
     if isinstance(result, TriggerResult) and not all(ruling.held for _, ruling in result.rulings):
         raise click.exceptions.Exit(1)
-
-
-def _show(result: TriggerResult, options: TriggerCommandOptions) -> None:
-    evaluation = result.evaluation
-    if evaluation.leaked:
-        note("INVALID: a run saw a skill that should have been hidden, so no number is valid.")
-    if options.as_json:
-        show_json(triggered_to_json(result))
-        return
-    command = f"upskill show {evaluation.run.id}{options.show_flags}" if options.keeps_runs else ""
-    show(*render_triggered(result, command))
-    if evaluation.halted:
-        note(
-            f"Stopped: {evaluation.halted}. To continue, run the same command with a higher limit, e.g. --max-cost."
-        )
-    for model, ruling in result.rulings:
-        if not ruling.held:
-            note(f"✗ {model} does not meet {ruling.requirement.text!r}: {ruling.reason}.")

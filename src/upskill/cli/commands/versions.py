@@ -4,18 +4,15 @@ import difflib
 import re
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.markup import escape
-from rich.table import Table
 
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show_json, show_report
 from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
-from upskill.reports.numbers import percent
+from upskill.reports.versions import parent_number, report_versions
 from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Candidate, Store
 from upskill.runs.stores.rows import files_from_json
@@ -25,11 +22,6 @@ from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
 MADE_BY = (
     "`upskill eval` stores each version that it measures, `upskill generate` each that it tries."
 )
-DECISIONS = {
-    True: "kept",
-    False: "rejected",
-    None: "not decided",
-}  # for versions stored without a reason
 
 
 @click.command("versions", cls=Command)
@@ -95,65 +87,12 @@ def command(
     if versions and (before or shows_diff):
         _show_difference(versions, skill, before, after)
         return
-    rows = [_row(versions, number) for number in range(1, len(versions) + 1)]
-    if as_json:
-        show_json(rows)
-    else:
-        show(_table(rows))
+    show_report(report_versions(name, versions), as_json=as_json)
 
 
 def _count(store: Store) -> dict[str, int]:
     names = dict.fromkeys([*store.skills(), *store.skills_with_candidates()])
     return {name: count for name in sorted(names) if (count := len(list_versions(store, name)))}
-
-
-def _parent_number(versions: list[Candidate], version: Candidate) -> int | None:
-    return next(
-        (number for number, each in enumerate(versions, start=1) if each.number == version.parent),
-        None,
-    )
-
-
-def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
-    version = versions[number - 1]
-    verdict, parent = version.verdict, _parent_number(versions, version)
-    return {
-        "id": f"v{number}",
-        "parent": f"v{parent}" if parent else None,
-        "created": version.created,
-        "fingerprint": version.fingerprint,
-        "accepted": version.accepted,
-        "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
-        "note": version.note,
-        "baseline": verdict.get("baseline", {}).get("pass_rate"),
-        "pass_rate": verdict.get("skill", {}).get("pass_rate"),
-        "run": verdict.get("run"),
-        "edits": verdict.get("proposal", {}).get("edits", []),
-    }
-
-
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Id", "Hash", "Parent", "When", "Pass rate", "Decision", "Why"):
-        table.add_column(column, overflow="fold", no_wrap=column != "Why")
-    for row in rows:
-        rate = (
-            f"{percent(row['baseline'])} → {percent(row['pass_rate'])}"
-            if row["pass_rate"] is not None
-            else "–"
-        )
-        when = row["created"][:16].replace("T", " ")
-        why = "" if row["note"] == f"the {row['decision']}" else escape(row["note"])
-        table.add_row(
-            row["id"],
-            row["fingerprint"][:8],
-            row["parent"] or "–",
-            when,
-            rate,
-            row["decision"],
-            why,
-        )
-    return table
 
 
 def _show_difference(
@@ -163,7 +102,7 @@ def _show_difference(
         before, after = None, before or f"v{len(versions)}"
     newer = _find(versions, after)
     if before is None:
-        if not (parent := _parent_number(versions, newer)):
+        if not (parent := parent_number(versions, newer)):
             hint = (
                 f"Name two: upskill versions {skill} v1 v2. `upskill versions {skill}` lists them."
             )

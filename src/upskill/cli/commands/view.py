@@ -56,7 +56,7 @@ def command(run: str | None, port: int | None, no_browser: bool, store: str | No
 
 
 async def _serve(store: Store, port: int | None, run: str, *, browser: bool) -> None:
-    from upskill.reports.live.server import LivePage, serving  # noqa: PLC0415 - aiohttp comes with it
+    from upskill.reports.live import LivePage, serving  # noqa: PLC0415 - aiohttp comes with it
 
     page, ended = LivePage(store), asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -3,10 +3,11 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
-from upskill.reports import REPORTS, Report, ReportContext
+from upskill.reports import REPORTS, Renderer
 from upskill.reports.exports import FileExport, StoredRun
 from upskill.reports.trial_rows import COLUMNS, trial_row
 
@@ -36,10 +37,16 @@ def _cell(value: object) -> object:
 
 
 def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
+    from upskill.reports.evaluated import ReportContext, report_evaluation  # noqa: PLC0415 - numpy
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy comes with it
 
-    report: Report = REPORTS.load(kind)
-    text = report(evaluation_of(run.store, run.run), ReportContext(results=run.results))
+    evaluation = evaluation_of(run.store, run.run)
+    context = ReportContext(store=run.store, show_command=f"upskill show {run.run.id}")
+    if run.redactor:
+        evaluation = run.redactor.evaluation(evaluation)
+        context = replace(context, clean=run.redactor.results)
+    render: Renderer = REPORTS.load(kind)
+    text = render(report_evaluation(evaluation, context))
     assert isinstance(text, str)
     stream.write(text.encode(errors="backslashreplace"))
 

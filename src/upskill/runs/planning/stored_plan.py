@@ -249,9 +249,6 @@ class StoredPlan:
     spent_before: Mapping[str, Any] | None = (
         None  # calls, and tokens and dollars by role, before the command that runs
     )
-    began: tuple[str, int] | None = (
-        None  # when that command began, and how many results that were not instant it found
-    )
 
     @classmethod
     def of(cls, plan: Plan) -> StoredPlan:
@@ -372,7 +369,6 @@ _PLAN_OPTIONS = (
     "probes",
     "analysis",
     "spent_before",
-    "began",
 )
 
 

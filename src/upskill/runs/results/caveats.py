@@ -19,7 +19,7 @@ PURPOSES: Mapping[str, str] = {
 def find_caveats(plan: StoredPlan, snapshots: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     suite = plan.suite
     if plan.replayed:
-        yield f"Recorded answers ({plan.replayed}): no model was asked."
+        yield f"Recorded answers, {plan.replayed}: no model was asked."
     if plan.purpose in PURPOSES:
         yield PURPOSES[plan.purpose]
     if suite.part:

@@ -53,6 +53,10 @@ class Side:
     model: str
     arm: str
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.run.id, self.model, self.arm
+
 
 @dataclass(frozen=True, slots=True)
 class ComparedCase:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
@@ -12,11 +12,11 @@ from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import StoreError
 from upskill.models.addresses import full_name
 from upskill.plain import counted
-from upskill.runs.planning.plan import Plan, Result, Trial
+from upskill.runs.planning.plan import Plan, Trial
 from upskill.runs.planning.stored_plan import KeptVerdicts, StoredPlan
 from upskill.runs.results.caveats import find_caveats
 from upskill.runs.results.shown import Unfinished, unfinished_models
-from upskill.runs.stores import Page, Review, Run, Store
+from upskill.runs.stores import Review, Run, Store
 from upskill.suites import Suite
 from upskill.verdicts.arms import MAX_MISSING_ALWAYS, MAX_MISSING_SHARE
 from upskill.verdicts.compute import compute_verdicts
@@ -153,12 +153,6 @@ class Evaluation:
 
     def outcomes_of(self, model: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == model]
-
-    def by_freshness(self, *, fresh: bool) -> dict[str, Verdict]:
-        """By model, over the cases that are fresh for this text, or over those that were seen."""
-        return self.by_cases(
-            {case for case in self.plan.suite.by_id if (case in self.fresh) is fresh}
-        )
 
     @property
     def fresh(self) -> frozenset[str]:
@@ -310,13 +304,6 @@ def _keep_verdicts(store: Store, evaluation: Evaluation) -> None:
         store.annotate(run, analysis=replace(run.plan.analysis, kept=kept))
     except StoreError:  # somebody else's store, which can only be read
         return
-
-
-def first_results(store: Store, run: Run, seeds: int) -> Iterator[Result]:
-    page = Page(seeds * len(run.plan.arms))
-    for case in run.plan.suite.cases:
-        for model in run.models:
-            yield from store.results(run, case.id, model, page=page)
 
 
 def failing_cases(

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import get_args
 
 from upskill.plain import counted
 from upskill.runs.stores import Review
 from upskill.runs.stores.rows import FeedbackVerdict
 
 MAX_NOTE = 10_000  # characters
-
-
-def review_rows(reviews: Sequence[Review]) -> list[dict[str, Any]]:
-    """As pages show them."""
-    return [
-        {
-            "case": review.trial.case,
-            "model": review.trial.model,
-            "arm": review.trial.arm,
-            "seed": review.trial.seed,
-            "verdict": review.verdict,
-            "feedback": review.note,
-        }
-        for review in reviews
-    ]
 
 
 def count_marks(reviews: Sequence[Review]) -> dict[str, int]:

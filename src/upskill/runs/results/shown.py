@@ -48,11 +48,11 @@ def mark_shown(store: Store, run: Run) -> str:
     """Record that somebody sees results of this run. A caveat where its skill's folder cannot be written."""
     plan = run.plan
     text_hash = plan.skill.text_hash if "skill" in plan.arms else ""
-    skill = _find_skill(plan) or plan.skill.to_skill()
+    skill = find_skill(plan) or plan.skill.to_skill()
     return mark_seen(skill, plan.suite, store.scored_cases(run), text_hash, store)
 
 
-def _find_skill(plan: StoredPlan) -> Skill | None:
+def find_skill(plan: StoredPlan) -> Skill | None:
     """The skill with the plan's name in whose folder its suite lies."""
     folders = Path(plan.suite.source).absolute().parents
     names = (MANIFEST, MANIFEST.lower())

@@ -25,7 +25,6 @@ from upskill.runs.running.past_draws import PastDraws, find_dropped_cases
 from upskill.runs.running.probe import probe_for_cache
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, open_store
-from upskill.runs.stores.rows import timestamp
 from upskill.skills import Skill
 from upskill.skills.seen import load_seen
 from upskill.suites import Suite
@@ -166,7 +165,7 @@ class _Run:
                 else:
                     await self._execute(run, self._missing(run))
                 analysis = self._analysis(warnings)
-                run = store.annotate(run, analysis=analysis, spent_before=None, began=None)
+                run = store.annotate(run, analysis=analysis, spent_before=None)
         return self._judge(run)
 
     def _check_redraw(self) -> None:
@@ -220,9 +219,7 @@ class _Run:
 
     def _note_start(self, run: Run) -> Run:
         before = restore_spend(self.store, run, self.models.ledger)
-        is_complete = run.finished
-        began = None if is_complete else (timestamp(), self.store.count_timed(run))
-        return self.store.annotate(run, spent_before=before, began=began)
+        return self.store.annotate(run, spent_before=before)
 
     def _named_suite(self, run: Run) -> StoredSuite:
         """The stored suite, by the name of the skill's own if it has become that one: the cases are the same."""

@@ -21,7 +21,6 @@ from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores.database import ROWS_AT_ONCE, Database, Transaction, chunks, marks
 from upskill.runs.stores.rows import (
-    INSTANT,
     Batch,
     Candidate,
     Page,
@@ -45,7 +44,6 @@ from upskill.runs.stores.tables import (
 from upskill.skills import Skill
 from upskill.verdicts.outcome import Outcome
 
-MAX_INTEGER = 2**63 - 1  # of a database
 RUNS_SEARCHED = 20  # of a skill, for results that can be used again
 _SPENDERS = (
     ("student", "input_tokens + output_tokens", "cost_usd"),
@@ -193,18 +191,6 @@ class Store:
         )
         return map(_read_run, self.database.stream(query, *values))
 
-    def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
-        """Newest first; `before`: only those before the run with this number."""
-        where = (
-            "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
-        )
-        return [
-            *map(
-                _read_run,
-                self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count),
-            )
-        ]
-
     def skills(self) -> dict[str, tuple[int, str]]:
         """By name: how many runs each skill has, and the id of the latest, without those of searches."""
         query = f"""
@@ -245,25 +231,12 @@ class Store:
             Progress(*row, cost_usd=None if unpriced else cost) for *row, cost, unpriced in rows
         ]
 
-    def count_timed(self, run: Run) -> int:
-        """How many results were not instant, so that they show how fast the student is."""
-        query = "SELECT COUNT(*) FROM results WHERE run = ? AND seconds >= ?"
-        return self.database.rows(query, run.number, INSTANT)[0][0]
-
     def revision(self, run: Run | None = None) -> int:
         """Grows when anything of this run changes, or of any run."""
         rows = self.database.rows(
             "SELECT revision FROM revisions WHERE run = ?", run.number if run else 0
         )
         return rows[0][0] if rows else 0
-
-    def changed_runs(self, revision: int) -> list[str]:
-        rows = self.database.rows(
-            "SELECT runs.id FROM revisions JOIN runs ON runs.number = revisions.run WHERE revision > ?"
-            " ORDER BY revision",
-            revision,
-        )
-        return [row[0] for row in rows]
 
     # Results.
 

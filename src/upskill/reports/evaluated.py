@@ -1,0 +1,517 @@
+"""The Report of an evaluation, for `eval`, `benchmark`, `report`, `show`, `view` and exports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from upskill.authoring.saving.provenance import Provenance, sourced_lines
+from upskill.authoring.trigger.metrics import TriggerMetrics, compute_trigger_metrics
+from upskill.errors import UsageError
+from upskill.plain import counted, listed, read_json
+from upskill.reports.cases import CAUSES as CAUSES_IN_WORDS
+from upskill.reports.cases import Limits, read_groups
+from upskill.reports.evaluated_tests import test_suites
+from upskill.reports.figures import document, verdict_row
+from upskill.reports.numbers import INVALID, dollars, mean_tokens
+from upskill.reports.remarks import (
+    ACTIVATION_CAVEAT,
+    describe_controls,
+    describe_target,
+    find_notes,
+)
+from upskill.reports.report import (
+    TONES,
+    CaseGroup,
+    Cell,
+    Change,
+    Column,
+    Headline,
+    Kind,
+    Measure,
+    NextCommand,
+    Rate,
+    Report,
+    Section,
+    Table,
+)
+from upskill.reports.trigger import describe_metrics, query_tables
+from upskill.runs.planning.plan import Result
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.results.shown import find_skill
+from upskill.runs.stores import Store
+from upskill.skills import RECEIPT
+from upskill.suites import describe_authors
+from upskill.suites.queries import FIRES, Queries, Query
+from upskill.verdicts.line import (
+    SIGNS,
+    cases_in_words,
+    decision_in_words,
+    describe_verdict,
+    lift_in_words,
+)
+from upskill.verdicts.outcome import CAUSES
+from upskill.verdicts.verdict import OBSTACLES, Reading, Verdict
+
+NO_VERDICT = "no verdict: only a part of the suite was run"
+
+
+def _as_they_are(results: Iterable[Result]) -> Iterable[Result]:
+    return results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportContext:
+    """What a report needs beside its evaluation."""
+
+    store: Store | None = None  # that holds the trials; without it a report has no cases
+    show_command: str = ""  # the command that shows every trial; empty: the run is not stored
+    add_command: str = ""  # that appends cases, with {} for their number; empty: none can
+    limits: Limits | None = None  # of the texts of cases; None: by the size of the run
+    clean: Callable[[Iterable[Result]], Iterable[Result]] = _as_they_are  # takes secrets out
+
+
+def report_evaluation(evaluation: Evaluation, context: ReportContext | None = None) -> Report:
+    context = context or ReportContext()
+    run = evaluation.run
+    triggered = trigger_metrics(evaluation)
+    data = document(evaluation)
+    commands: list[NextCommand] = []
+    if context.show_command:
+        commands.append(NextCommand(context.show_command, "Read every answer"))
+    return Report(
+        title=_title(evaluation, triggered),
+        name=run.skill,
+        subject=f"{run.id} · {_day(run.created)} · {run_in_words(evaluation)}",
+        data=data,
+        headlines=tuple(headlines(evaluation, triggered, context.add_command)),
+        summary="" if triggered else _summary(evaluation),
+        tables=tuple(_tables(evaluation, triggered, data["groups"])),
+        notes=tuple(find_notes(evaluation, context.show_command)),
+        next=tuple(commands),
+        sections=tuple(_sections(evaluation)),
+        groups=partial(_groups, evaluation, context),
+        tests=partial(test_suites, evaluation, partial(_failed_results, evaluation, context)),
+        rows=tuple(verdict_row(run, verdict) for verdict in evaluation.verdicts),
+    )
+
+
+def _groups(evaluation: Evaluation, context: ReportContext) -> Iterable[CaseGroup]:
+    if context.store is None:
+        return ()
+    return read_groups(evaluation, context.store, context.limits, context.clean)
+
+
+def _failed_results(evaluation: Evaluation, context: ReportContext) -> Iterable[Result]:
+    """Trials with the skill that did not pass."""
+    if context.store is None:
+        return ()
+    return context.clean(context.store.results(evaluation.run, arm="skill", failed=True))
+
+
+# Sentences
+# ------------------------------------------------------------------------------------------------
+
+
+def _title(evaluation: Evaluation, triggered: tuple[TriggerMetrics, ...]) -> str:
+    skill = evaluation.run.skill
+    verdicts = evaluation.verdicts
+    if evaluation.leaked:
+        return INVALID
+    if triggered:
+        return f"How {skill} triggers"
+    if len(evaluation.unfinished) == len(verdicts):
+        return f"No verdict on {skill} yet"
+    if evaluation.run.plan.part:
+        return f"{skill}: {NO_VERDICT}"
+    if len(verdicts) == 1:
+        claim = _claim(verdicts[0], verdicts[0].model)
+        return f"{skill} {claim}: {lift_in_words(verdicts[0].heading)}".removesuffix(": ")
+    claims: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        claims.setdefault((verdict.decision, verdict.about), []).append(verdict)
+    parts: list[str] = []
+    for alike in claims.values():
+        parts.append(_claim(alike[0], listed([verdict.model for verdict in alike])))
+    return f"{skill} {'; '.join(parts)}"
+
+
+def _claim(verdict: Verdict, models: str) -> str:
+    """For a heading, after the name of the skill: helps MODEL on tasks like these."""
+    claims = {
+        "helps": f"helps {models}",
+        "hurts": f"hurts {models}",
+        "saves": f"saves {models} tokens",
+        "no effect": f"has no effect of {100 * verdict.tolerance:g} points or more on {models}",
+        "undecided": f"is undecided with {models}",
+    }
+    claim = claims[verdict.decision]
+    if verdict.reason in OBSTACLES:
+        return f"{claim} ({verdict.reason})"
+    comma = "," if verdict.decision == "no effect" else ""
+    return f"{claim}{comma} on {cases_in_words(verdict.heading)}"
+
+
+def headlines(
+    evaluation: Evaluation, triggered: Sequence[TriggerMetrics], add_command: str
+) -> Iterator[Headline]:
+    """One for each model, with what was asked for beside it."""
+    if evaluation.leaked:
+        yield Headline(INVALID, "bad", "✗")
+        return
+    if triggered:
+        yield from (describe_metrics(each, several=len(triggered) > 1) for each in triggered)
+        return
+    several = len(evaluation.verdicts) > 1
+    for verdict in evaluation.verdicts:
+        text = describe_verdict(verdict, add_command)
+        if evaluation.run.plan.part:
+            text = NO_VERDICT
+        if several:
+            text = f"{verdict.model}: {text}"
+        yield Headline(text, TONES[verdict.decision], SIGNS[verdict.decision])
+    for line in (*describe_target(evaluation), *describe_controls(evaluation)):
+        yield Headline(line)
+
+
+def _summary(evaluation: Evaluation) -> str:
+    """With the skill 37 of 48 answers pass, without it 1."""
+    if evaluation.leaked:
+        return ""
+    after = [verdict.skill for verdict in evaluation.verdicts]
+    before = [verdict.baseline for verdict in evaluation.verdicts]
+    passed = sum(arm.passed for arm in after)
+    answers = sum(arm.scored for arm in after)
+    if not answers:
+        return ""
+    pass_ = "passes" if answers == 1 else "pass"
+    line = f"With the skill {passed:,} of {counted(answers, 'answer')} {pass_}"
+    if not any(arm.scored for arm in before):
+        return f"{line}."
+    other = "without it"
+    if evaluation.run.plan.reference_skill:
+        other = f"with {evaluation.plan.labels['baseline']}"
+    passed_before = sum(arm.passed for arm in before)
+    answers_before = sum(arm.scored for arm in before)
+    of = "" if answers_before == answers else f" of {answers_before:,}"
+    return f"{line}, {other} {passed_before:,}{of}."
+
+
+def _day(created: str) -> str:
+    return f"{datetime.fromisoformat(created):%Y-%m-%d %H:%M} UTC"
+
+
+def run_in_words(evaluation: Evaluation) -> str:
+    """48 cases, 3 draws a case; local = Qwen2.5-Coder-0.5B-Instruct, Q4_K_M."""
+    cases = counted(len(evaluation.plan.suite.cases), "case")
+    behind = [full for name, full in evaluation.full_names.items() if full != name]
+    return "; ".join([f"{cases}, {_draws(evaluation)}", *behind])
+
+
+def _draws(evaluation: Evaluation) -> str:
+    """How often each student answers each case."""
+    plan = evaluation.run.plan
+    by_draws: dict[str, list[str]] = {}
+    for model in evaluation.run.models:
+        by_draws.setdefault(plan.describe_draws(model), []).append(model)
+    planned = next(iter(by_draws))
+    if len(by_draws) > 1:
+        planned = "; ".join(f"{listed(models)}: {draws}" for draws, models in by_draws.items())
+    if not plan.in_rounds:
+        return planned
+    rounds = len({row.seed for row in evaluation.outcomes})
+    return f"{planned}; stopped after {counted(rounds, 'round')}"
+
+
+# Tables
+# ------------------------------------------------------------------------------------------------
+
+Row = Mapping[str, Cell]
+WHAT_AGENTS_DID = "What agents did"
+KINDS: Mapping[str, Kind] = {
+    "Cases": "count",
+    "Passes": "share",
+    "Lift in points": "points",
+    "Answers": "count",
+    "Activated": "share",
+    "Lift activated": "points",
+    "Lift not activated": "points",
+    "Turns": "decimal",
+    "Tool calls": "decimal",
+    "Tool errors": "share",
+    "Requirement": "code",
+    "Tokens": "count",
+    "Cost": "dollars",
+}
+
+
+def _model(verdict: Verdict, _: Evaluation) -> Cell:
+    return verdict.model
+
+
+def _decision(verdict: Verdict, evaluation: Evaluation) -> Cell:
+    if evaluation.leaked:
+        return Headline("INVALID", "bad", "✗")
+    if evaluation.run.plan.part:
+        return Headline("no verdict", "open")
+    words = decision_in_words(verdict.to_dict())
+    return Headline(words, TONES[verdict.decision], SIGNS[verdict.decision])
+
+
+def _lift(verdict: Verdict, _: Evaluation) -> Cell:
+    if verdict.is_invalid:
+        return None
+    other = verdict.other and _measure(verdict.other, verdict)
+    return _measure(verdict.heading, verdict, other)
+
+
+def _measure(reading: Reading, verdict: Verdict, other: Measure | None = None) -> Measure:
+    low, high = reading.interval or (None, None)
+    about = cases_in_words(reading)
+    if reading.about == "tasks":
+        about = "tasks like these"
+        if reading.cases < verdict.cases:
+            about += f", {reading.cases} fresh of {verdict.cases}"
+    return Measure(reading.lift, low, high, about, other)
+
+
+def _passes(verdict: Verdict, _: Evaluation) -> Cell:
+    return Change(Rate.of_arm(verdict.baseline), Rate.of_arm(verdict.skill))
+
+
+def _tokens(verdict: Verdict, _: Evaluation) -> Cell:
+    arms = (verdict.baseline, verdict.skill)
+    before, after = (mean_tokens(arm) if arm.scored else None for arm in arms)
+    return Change(before, after)
+
+
+def _cost(verdict: Verdict, _: Evaluation) -> Cell:
+    before, after = verdict.baseline.cost_per_pass, verdict.skill.cost_per_pass
+    if not before and not after:
+        return 0.0 if verdict.skill.cost_usd == 0 else None
+    return Change(before, after)
+
+
+# A row here is a column of the table of models.
+MODELS: tuple[tuple[Column, Callable[[Verdict, Evaluation], Cell]], ...] = (
+    (Column("Model"), _model),
+    (Column("Decision", spare=True), _decision),
+    (Column("Lift in points", "points", spare=True), _lift),
+    (Column("Passes", "share"), _passes),
+    (Column("Tokens per task", "count", spare=True), _tokens),
+    (Column("Cost per pass", "dollars", spare=True), _cost),
+)
+
+
+def _tables(
+    evaluation: Evaluation,
+    triggered: tuple[TriggerMetrics, ...],
+    groups: Mapping[str, list[dict[str, Any]]],
+) -> Iterator[Table]:
+    if triggered:
+        yield from query_tables(triggered)
+    else:
+        yield _models_table(evaluation)
+    details: dict[str, Iterator[Row]] = {}
+    if not evaluation.leaked:
+        details = {
+            "Pass rate by tag": _groups_of_cases(groups["tag"], "Tag"),
+            "Pass rate by author": _groups_of_cases(groups["author"], "Author"),
+            "Why answers could not pass": _causes(evaluation),
+            WHAT_AGENTS_DID: _activity(evaluation),
+        }
+    details["Requirements"] = _requirements(evaluation)
+    details["Evidence"] = _evidence(evaluation)
+    details["Cost"] = _spending(evaluation)
+    for title, each in details.items():
+        rows = list(each)
+        if rows:
+            columns = tuple(Column(name, KINDS.get(name, "text")) for name in rows[0])
+            note = ACTIVATION_CAVEAT if title == WHAT_AGENTS_DID else ""
+            cells = tuple(tuple(row.values()) for row in rows)
+            yield Table(title=title, columns=columns, rows=cells, note=note, is_detail=True)
+
+
+def _models_table(evaluation: Evaluation) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for verdict in evaluation.verdicts:
+        rows.append(tuple(cell(verdict, evaluation) for _, cell in MODELS))
+    facts = [f"{run_in_words(evaluation)}."]
+    facts.append(describe_authors(case.metadata for case in evaluation.plan.suite.cases))
+    facts.append(_intervals(evaluation))
+    costs = [cost for _, cost in evaluation.spent.values()]
+    if None in costs:
+        facts.append("Spent: an unknown price.")
+    elif any(costs):
+        facts.append(f"Spent: {dollars(sum(cost or 0.0 for cost in costs))}.")
+    return Table(
+        columns=tuple(column for column, _ in MODELS),
+        rows=tuple(rows),
+        note=" ".join(filter(None, facts)),
+    )
+
+
+def _intervals(evaluation: Evaluation) -> str:
+    """At which level, and which arm comes first."""
+    levels: dict[str, str] = {}
+    for verdict in evaluation.verdicts:
+        for reading in (verdict.heading, verdict.other):
+            if reading is not None and reading.interval is not None:
+                levels[cases_in_words(reading)] = f"{100 * reading.level:.3g}%"
+    if not levels or evaluation.leaked:
+        return ""
+    intervals = ", ".join(f"{level} for {about}" for about, level in levels.items())
+    if len(set(levels.values())) == 1:
+        intervals = next(iter(levels.values()))
+    labels = evaluation.plan.labels
+    return f"Intervals: {intervals}. Arrows: {labels['baseline']} → {labels['skill']}."
+
+
+def _groups_of_cases(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[Row]:
+    for row in rows:
+        for model, split in row["models"].items():
+            low, high = split["interval"] or (None, None)
+            yield {
+                kind: row["name"],
+                "Cases": row["cases"],
+                "Model": model,
+                "Passes": Change(split["baseline"], split["skill"]),
+                "Lift in points": Measure(split["lift"], low, high),
+            }
+
+
+def _causes(evaluation: Evaluation) -> Iterator[Row]:
+    for verdict in evaluation.verdicts:
+        for cause in CAUSES:
+            before, after = (arm.causes.get(cause, 0) for arm in (verdict.baseline, verdict.skill))
+            if before or after:
+                yield {
+                    "Model": verdict.model,
+                    "Cause": CAUSES_IN_WORDS[cause],
+                    "Answers": Change(before, after),
+                }
+
+
+def _activity(evaluation: Evaluation) -> Iterator[Row]:
+    """What agents did. Students that only answer do nothing."""
+    for verdict in evaluation.verdicts:
+        baseline, skill, activation = verdict.baseline, verdict.skill, verdict.activation
+        if activation is None and not baseline.tool_calls and not skill.tool_calls:
+            continue
+        share, lifts = None, (None, None)
+        if activation is not None:
+            share = Measure(activation.rate, *activation.interval)
+            lifts = activation.lifts
+        yield {
+            "Model": verdict.model,
+            "Activated": share,
+            "Lift activated": lifts[0],
+            "Lift not activated": lifts[1],
+            "Turns": Change(baseline.turns, skill.turns),
+            "Tool calls": Change(baseline.tool_calls, skill.tool_calls),
+            "Tool errors": Change(baseline.tool_errors, skill.tool_errors),
+        }
+
+
+def _requirements(evaluation: Evaluation) -> Iterator[Row]:
+    for model, ruling in evaluation.rulings:
+        yield {
+            "Requirement": ruling.requirement.text,
+            "Model": model,
+            "Met": Headline("yes", "good", "✓") if ruling.held else Headline("no", "bad", "✗"),
+            "Measured": ruling.reason,
+        }
+
+
+def _evidence(evaluation: Evaluation) -> Iterator[Row]:
+    """Where each line of a generated skill comes from."""
+    skill = evaluation.plan.skill
+    try:
+        evidence = Provenance.of(skill).evidence
+        lines = sourced_lines(skill)
+    except UsageError:  # a broken file must not hide the result
+        return
+    for line in lines:
+        if line.ids:
+            texts = [evidence[name].get("text", "") for name in line.ids if name in evidence]
+            yield {
+                "Line of the skill": line.text,
+                "Evidence": ", ".join(line.ids),
+                "Its text": " ".join(" ".join(texts).split()),
+            }
+
+
+def _spending(evaluation: Evaluation) -> Iterator[Row]:
+    if len(evaluation.spent) > 1:
+        for role, (tokens, cost) in evaluation.spent.items():
+            yield {"Spent on": role, "Tokens": tokens, "Cost": cost}
+
+
+def trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
+    """For each model, if the run is a trigger test."""
+    cases = evaluation.run.plan.suite.cases
+    if not cases or any(case.check_names != (FIRES,) for case in cases):
+        return ()
+    queries = Queries(tuple(Query(case.prompt, bool(case.checks[0][FIRES])) for case in cases))
+    return tuple(
+        compute_trigger_metrics(model, queries, evaluation.outcomes)
+        for model in evaluation.run.models
+    )
+
+
+# Sections
+# ------------------------------------------------------------------------------------------------
+
+
+def _sections(evaluation: Evaluation) -> Iterator[Section]:
+    run, plan = evaluation.run, evaluation.run.plan
+    yield Section(title="The skill", text=plan.skill.body, is_code=True)
+    yield Section(title="Settings", lines=tuple(_settings(evaluation)))
+    commands = [("See every answer", f"upskill show {run.id}")]
+    folder = _folder_with_receipt(evaluation)
+    if folder:
+        commands.append(("Check the receipt", f"upskill verify {folder}"))
+    lines = [(name, f"`{command}`") for name, command in commands]
+    yield Section(title="Commands", lines=tuple(lines))
+
+
+def _settings(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    plan = evaluation.run.plan
+    optional = {
+        "Description": plan.skill.description,
+        "Agent": plan.agent,
+        "Among": listed(plan.distractors) if plan.distractors else "",
+        "Sandbox": _sandbox(plan.sandbox) if plan.sandbox else "",
+        "Judge": plan.judge.name if plan.judge else "",
+        "Seed": str(plan.seed),
+        "Limit": f"{plan.max_output_tokens:,} tokens an answer",
+        "Suite": plan.suite.fingerprint,
+        "Skill": f"{plan.skill.name}, {plan.skill.fingerprint}, {plan.skill.tokens:,} tokens",
+    }
+    for name, value in optional.items():
+        if value:
+            yield name, value
+
+
+def _sandbox(record: Mapping[str, Any]) -> str:
+    name, version = record["name"], record["version"]
+    line = version if version.startswith(name) else f"{name} ({version})"
+    if not record.get("isolated", True):
+        return f"{line}: NOTHING was blocked"
+    line = f"{line}; self-test passed: {', '.join(record['passed'])}"
+    return f"{line}; reduced: {record['reduced']}" if record.get("reduced") else line
+
+
+def _folder_with_receipt(evaluation: Evaluation) -> str:
+    """Where a receipt of this run lies; empty where there is none."""
+    skill = find_skill(evaluation.run.plan)
+    if skill is None or skill.folder is None:
+        return ""
+    receipt = skill.folder / RECEIPT
+    if not receipt.is_file() or read_json(receipt).get("run") != evaluation.run.id:
+        return ""
+    return os.path.relpath(skill.folder)

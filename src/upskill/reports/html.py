@@ -1,0 +1,306 @@
+"""`html`: a report as one page that opens anywhere, without a network, and is read without scripts."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from math import ceil, floor
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from upskill.reports.numbers import dollars, format_cell, format_measure
+from upskill.reports.report import (
+    ArmAnswers,
+    CaseAnswers,
+    CaseGroup,
+    Cell,
+    Change,
+    Column,
+    Headline,
+    Kind,
+    Measure,
+    ModelAnswers,
+    Rate,
+    Report,
+    Table,
+)
+from upskill.reports.svg import for_page
+from upskill.reports.trial_rows import write_arguments
+from upskill.sandboxes import printable
+from upskill.traces import Step
+from upskill.version import __version__
+
+OPEN = 20  # cases of a group that fail
+NOTES = 3  # besides caveats; more are folded
+MAX_MARKS = 10  # draws that have a sign each
+SIGNS = {True: "✓", False: "✗", None: "·"}
+WORDS = {True: "good", False: "bad", None: "open"}
+TICKS = (0.05, 0.1, 0.25, 0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a server adds to the page of a report."""
+
+    script: str = ""
+    policy: str = ""  # what else the page may do
+    links: Sequence[tuple[str, str]] = ()  # above the title: words and address
+    addresses: Mapping[str, str] = field(default_factory=dict[str, str])  # of what cells name
+    cases: str = ""  # where a case is shown without limits, before its id
+    takes_reviews: bool = False
+    data: Mapping[str, str] = field(default_factory=dict[str, str])  # for its script
+
+
+def render(report: Report, surroundings: Surroundings | None = None) -> str:
+    surroundings = surroundings or Surroundings()
+    groups = list(report.groups())
+    result = report.tables[0] if report.tables else None
+    html = _template().render(
+        report=report,
+        result=result,
+        headlines=_headlines(report),
+        groups=groups,
+        models=_models(groups),
+        outcomes=_outcomes(groups),
+        pictures=[(_as_address(wide), _as_address(narrow)) for wide, narrow in for_page(report)],
+        tags=sorted({tag for group in groups for case in group.cases for tag in case.tags}),
+        script=Markup(_script(surroundings)),  # noqa: S704 - ours
+        style=Markup(asset("page.css")),  # noqa: S704 - ours
+        policy=policy_of(surroundings),
+        surroundings=surroundings,
+        version=__version__,
+        OPEN=OPEN,
+        NOTES=NOTES,
+    )
+    return html.lstrip()
+
+
+def policy_of(surroundings: Surroundings) -> str:
+    """Only our own script and style, and nothing is fetched."""
+    return (
+        f"default-src 'none'; script-src {_hash(_script(surroundings))}; style-src {_hash(asset('page.css'))};"
+        f" img-src data:; base-uri 'none'; form-action 'none'{surroundings.policy}"
+    )
+
+
+def _script(surroundings: Surroundings) -> str:
+    return asset("page.js") + surroundings.script
+
+
+def _headlines(report: Report) -> Sequence[Headline]:
+    """Without the decisions that the title or the table has."""
+    has_decisions = any(map(is_decided, report.tables[:1]))
+    return [
+        each
+        for each in report.headlines
+        if each.text not in report.title and not (each.sign and has_decisions)
+    ]
+
+
+def _outcomes(groups: Sequence[CaseGroup]) -> list[tuple[str, str]]:
+    """Those of groups, then those that only single models have."""
+    outcomes: dict[str, str] = {}
+    for group in groups:
+        outcomes[group.outcome] = group.title.lower()
+    for group in groups:
+        for case in group.cases:
+            for answers in case.models:
+                outcomes.setdefault(answers.outcome, answers.outcome)
+    return list(outcomes.items())
+
+
+def _models(groups: Iterable[CaseGroup]) -> list[str]:
+    return list(
+        dict.fromkeys(
+            answers.model for group in groups for case in group.cases for answers in case.models
+        )
+    )
+
+
+# Numbers and words
+# ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The axis that all intervals of a column share."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def of(cls, measures: Iterable[Measure]) -> Axis:
+        ends = [0.0]
+        for measure in measures:
+            ends += [end for end in (measure.value, measure.low, measure.high) if end is not None]
+        low, high = min(ends), max(ends)
+        width = max(high - low, 0.2)
+        step = next((step for step in TICKS if width / step <= 4), TICKS[-1])
+        first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+        last = max(last, first + 1)
+        ticks = tuple(step * number for number in range(first, last + 1))
+        return cls(ticks[0], ticks[-1], ticks)
+
+    def at(self, value: float) -> str:
+        return f"{2 + 96 * (value - self.low) / (self.high - self.low):.4g}%"
+
+
+def axis_of(table: Table, column: int) -> Axis | None:
+    cells = (row[column] for row in table.rows)
+    measures = [cell for cell in cells if isinstance(cell, Measure) and cell.value is not None]
+    return Axis.of(measures) if measures and table.columns[column].kind == "points" else None
+
+
+def write_cell(cell: Cell, kind: Kind) -> Markup:
+    """A pair of rates has its counts below it."""
+    if isinstance(cell, Change):
+        rates = [each for each in (cell.before, cell.after) if isinstance(each, Rate) and each.of]
+        if len(rates) == 2:
+            shares = " → ".join(
+                format_cell(each.passed / each.of if each.share is None else each.share, "share")
+                for each in rates
+            )
+            counts = " → ".join(f"{each.passed:,}/{each.of:,}" for each in rates)
+            return Markup("{} <small>{}</small>").format(shares, counts)
+    text = format_cell(cell, kind)
+    if kind == "code" and isinstance(cell, str):
+        return Markup("<code>{}</code>").format(printable(text))
+    return write_text(text)
+
+
+def write_text(text: str) -> Markup:
+    """A sentence, with what stands between backticks as code."""
+    parts = re.split(r"`([^`\n]+)`", printable(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
+        for number, part in enumerate(parts)
+    )
+
+
+def is_decided(table: Table) -> bool:
+    """Whether its second column is the decision of each row, which stands below the name."""
+    return bool(table.rows) and all(
+        len(row) > 1 and isinstance(row[1], Headline) for row in table.rows
+    )
+
+
+def is_measure(cell: Cell) -> bool:
+    return isinstance(cell, Measure)
+
+
+def is_headline(cell: Cell) -> bool:
+    return isinstance(cell, Headline)
+
+
+def is_number(column: Column) -> bool:
+    return column.kind not in ("text", "code")
+
+
+def write_marks(answers: ModelAnswers) -> Markup:
+    """✓✓✗ → ✓✓✓: without the skill, then with it."""
+    arms = [arm for arm in reversed(answers.arms) if not arm.is_control]
+    signs = " → ".join(map(_signs, arms))
+    words = ", ".join(f"{arm.label}: {_share(arm)}" for arm in arms)
+    tone = "good" if answers.outcome in ("fixed", "passing") else "bad"
+    return Markup('<span class="marks {}" role="img" aria-label="{}">{}</span>').format(
+        tone, words, signs
+    )
+
+
+def _signs(arm: ArmAnswers) -> str:
+    if len(arm.outcomes) > MAX_MARKS:
+        return f"{sum(map(bool, arm.outcomes))}/{len(arm.outcomes)}"
+    return "".join(SIGNS[passed] for passed in arm.outcomes)
+
+
+def _share(arm: ArmAnswers) -> str:
+    return f"{sum(map(bool, arm.outcomes))} of {len(arm.outcomes)} pass"
+
+
+def is_long(text: str) -> bool:
+    """Whether it may need to scroll, for which it has to be reached with the keyboard."""
+    return len(text) + 40 * text.count("\n") > 800
+
+
+def is_cut(case: CaseAnswers) -> bool:
+    """Whether there is more to see of it than what is here."""
+    arms = [arm for answers in case.models for arm in answers.arms]
+    is_any_draw_cut = any(draw.left_out for arm in arms for draw in arm.draws)
+    return bool(case.left_out) or is_any_draw_cut or any(arm.left_out for arm in arms)
+
+
+def short_name(model: str) -> str:
+    return re.split("[:/]", model)[-1] or model
+
+
+def any_of(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Options to choose from."""
+    return [("", "any"), *((name, name) for name in names)]
+
+
+def describe_step(step: Step) -> str:
+    return write_arguments(step.arguments) if step.kind == "tool" else step.text
+
+
+# The template
+# ------------------------------------------------------------------------------------------------
+
+
+def _finalize(value: object) -> object:
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FunctionLoader(asset),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+    )
+    filters: dict[str, Any] = {
+        "sentence": write_text,
+        "cell": write_cell,
+        "measure": format_measure,
+        "marks": write_marks,
+        "short_name": short_name,
+        "step": describe_step,
+        "money": dollars,
+    }
+    tests: dict[str, Any] = {
+        "measure": is_measure,
+        "cut": is_cut,
+        "long": is_long,
+        "headline": is_headline,
+        "numeric": is_number,
+        "decided": is_decided,
+    }
+    names: dict[str, Any] = {"any_of": any_of, "axis_of": axis_of, "SIGNS": SIGNS, "WORDS": WORDS}
+    environment.filters.update(filters)
+    environment.tests.update(tests)
+    environment.globals.update(names)
+    return environment.get_template("page.html.j2")
+
+
+def _as_address(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode('ascii')}"
+
+
+def _hash(text: str) -> str:
+    """Of an inline script or style, for a Content-Security-Policy."""
+    return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+@cache
+def asset(name: str) -> str:
+    return files("upskill.reports").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,49 @@
+"use strict";
+{
+  const form = document.querySelector(".filters");
+  const cases = [...document.querySelectorAll(".case")];
+  const homes = new Map(cases.map((one) => [one, one.parentElement]));
+  const texts = new Map();
+  const textOf = (one) => {
+    if (!texts.has(one)) texts.set(one, one.textContent.toLowerCase());
+    return texts.get(one);
+  };
+
+  const matches = (one, { text, outcome, model = "", tag = "" }) => {
+    const models = one.dataset.models.split("\n");
+    const states = one.dataset.states.split(" ").filter((_, number) => ["", models[number]].includes(model));
+    const hasState = outcome ? states.includes(outcome) : states.length;
+    const hasTag = !tag || one.dataset.tags.split("\n").includes(tag);
+    return hasState && hasTag && textOf(one).includes(text.toLowerCase());
+  };
+
+  const filter = () => {
+    const wanted = Object.fromEntries(new FormData(form));
+    for (const one of cases) one.hidden = !matches(one, wanted);
+    for (const group of document.querySelectorAll(".group")) {
+      const inside = cases.filter((one) => homes.get(one) === group);
+      const shown = inside.filter((one) => !one.hidden).length;
+      group.hidden = !shown || wanted.order;
+      group.querySelector(".count").textContent = shown === inside.length ? shown : `${shown} of ${inside.length}`;
+    }
+    const found = cases.filter((one) => !one.hidden).length;
+    form.querySelector("output").textContent = found === cases.length ? "" : `${found} of ${cases.length} cases`;
+  };
+
+  const order = () => {
+    const suite = document.getElementById("suite");
+    const inSuite = [...cases].sort((one, other) => one.dataset.number - other.dataset.number);
+    if (form.elements.order.value) suite.append(...inSuite);
+    else for (const one of cases) homes.get(one).append(one);
+    filter();
+  };
+
+  if (form) {
+    form.hidden = false;
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", filter);
+    form.addEventListener("reset", () => setTimeout(order));
+    form.elements.order.addEventListener("change", order);
+  }
+  document.documentElement.dataset.ready = "";
+}
