@@ -21,6 +21,7 @@ from conftest import Done, Upskill, greetings, write_script, write_skill
 from upskill import Skill, open_store
 from upskill.reports.exports import EXPORTS, Export, StoredRun
 from upskill.runs.planning.plan import CheckFinding, PlanOptions, Result, make_plan
+from upskill.runs.stores import Review
 from upskill.suites import Suite
 from upskill.traces import Step, Trace, Usage
 
@@ -453,3 +454,20 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredRun]:
                 )
             )
         yield StoredRun(store, store.run(stored.id))
+
+
+def test_no_medium_keeps_a_secret_of_an_error_or_a_review(upskill: Upskill, home: Path) -> None:
+    secret = "sk-ant-api03-Xk3vT9pQ2mLr8Wz5Yb7Nc4Jd6Hf1Gs0Ka3Eu9Ro2Ti5Vx8Bn1Mq4Zw7"
+    skill = write_skill(home / "greeting", cases=4)
+    rules = [{"when": "guest 1", "error": f"refused, key={secret}"}, {"answer": "ahoy"}]
+    upskill("eval", skill, "-m", write_script(home / "model.json", rules))
+    with open_store(home / "runs") as store:
+        run = store.run("last")
+        trial = next(result.trial for result in store.results(run) if result.passed)
+        store.add_review(run, Review(trial, "wrong", f"Look at {secret}."))
+    written = {"html": upskill("report", "last", "--redact", "-o", "-").out}
+    for kind in ("markdown", "junit", "csv"):
+        written[kind] = upskill("export", "last", "--format", kind, "--redact", "-o", "-").out
+    for kind, text in written.items():
+        assert "greeting" in text, kind
+        assert secret not in text, kind

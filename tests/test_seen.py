@@ -210,10 +210,15 @@ def test_eval_and_show_write_it_and_a_rerun_writes_nothing(upskill: Upskill, hom
     edit(folder, BODY + "Be brief.\n")
     assert upskill("eval", folder, "-m", student).code == 0
     assert meta.read_text(encoding="utf-8") == written
-    meta.unlink()
-    assert upskill("show", "last").code == 0
     second = Skill.load(folder).text_hash
-    assert json.loads(meta.read_text(encoding="utf-8")) == {"seen": {"a": second, "b": second}}
+    for reading in (
+        ("show", "last"),
+        ("report", "last", "-o", "page.html"),
+        ("export", "last", "--format", "csv", "-o", "trials.csv"),
+    ):
+        meta.unlink()
+        assert upskill(*reading).code == 0
+        assert json.loads(meta.read_text(encoding="utf-8")) == {"seen": {"a": second, "b": second}}
 
 
 def test_of_a_run_whose_skill_is_gone_the_store_has_the_record(

@@ -221,8 +221,14 @@ def say_nothing_yet(what: str, next_step: str) -> None:
 
 @contextmanager
 def open_run(location: str | None, name: str) -> Generator[tuple[Store, Run]]:
+    """For somebody who reads its results."""
+    from upskill.runs.results.shown import mark_shown  # noqa: PLC0415 - numpy
+
     with open_existing_store(location) as store:
-        yield store, find_run(store, name)
+        run = find_run(store, name)
+        if caveat := mark_shown(store, run):
+            note(caveat)
+        yield store, run
 
 
 def find_run(store: Store, name: str) -> Run:

@@ -163,7 +163,7 @@ class CaseReader:
             ),
             settings=tuple(self._settings(case)),
             left_out=tuple(cutter.left_out),
-            command=f"upskill show {run.id} --case {shlex.quote(case.id)}",
+            command=f"upskill show {run.id} --case {shlex.quote(case.id)} --json",
         )
 
     def _model(

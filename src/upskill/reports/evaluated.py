@@ -292,7 +292,7 @@ def _tokens(verdict: Verdict, _: Evaluation) -> Cell:
 def _cost(verdict: Verdict, _: Evaluation) -> Cell:
     before, after = verdict.baseline.cost_per_pass, verdict.skill.cost_per_pass
     if not before and not after:
-        return 0.0 if verdict.skill.cost_usd == 0 else None
+        return 0.0 if verdict.skill.scored and verdict.skill.cost_usd == 0 else None
     return Change(before, after)
 
 
@@ -357,16 +357,21 @@ def _models_table(evaluation: Evaluation) -> Table:
 
 def _intervals(evaluation: Evaluation) -> str:
     """At which level, and which arm comes first."""
-    levels: dict[str, str] = {}
+    levels: dict[str, set[float]] = {}
     for verdict in evaluation.verdicts:
         for reading in (verdict.heading, verdict.other):
             if reading is not None and reading.interval is not None:
-                levels[cases_in_words(reading)] = f"{100 * reading.level:.3g}%"
+                about = "tasks like these" if reading.about == "tasks" else "these cases"
+                levels.setdefault(about, set()).add(reading.level)
     if not levels or evaluation.leaked:
         return ""
-    intervals = ", ".join(f"{level} for {about}" for about, level in levels.items())
-    if len(set(levels.values())) == 1:
-        intervals = next(iter(levels.values()))
+    of_about = {
+        about: " to ".join(f"{100 * level:.3g}%" for level in sorted({min(found), max(found)}))
+        for about, found in levels.items()
+    }
+    intervals = ", ".join(f"{level} for {about}" for about, level in of_about.items())
+    if len(set(of_about.values())) == 1:
+        intervals = next(iter(of_about.values()))
     labels = evaluation.plan.labels
     return f"Intervals: {intervals}. Arrows: {labels['baseline']} → {labels['skill']}."
 

@@ -165,7 +165,11 @@ def reason_of(checked: Checked) -> str:
     reasons: list[str] = []
     if checked.is_recorded:
         reasons.append(f"recorded answers; {checked.model} was not asked")
-    reasons += (answer.assessment.words for answer in checked.answers)
+    if checked.edit:
+        reasons.append(checked.edit.assessment.words)
+    if checked.use:
+        beside = "against no skill: " if checked.edit else ""
+        reasons.append(f"{beside}{checked.use.assessment.words}")
     if checked.use and checked.use.assessment.mark == "warn":
         reasons += _bill(checked.use.verdict)
     if checked.dropped:

@@ -48,12 +48,15 @@ class RunRedactor:
             name: self._clean(getattr(skill, name)) for name in ("description", "body", "meta")
         }
         cases = tuple(map(self._case, suite.cases))
-        return replace(
-            run,
-            plan=replace(
-                run.plan, skill=replace(skill, **texts), suite=replace(suite, cases=cases)
-            ),
+        analysis = run.plan.analysis
+        said = {name: self._clean(getattr(analysis, name)) for name in ("halted", "stopped")}
+        plan = replace(
+            run.plan,
+            skill=replace(skill, **texts),
+            suite=replace(suite, cases=cases),
+            analysis=replace(analysis, **said),
         )
+        return replace(run, plan=plan)
 
     def _case(self, case: StoredCase) -> StoredCase:
         fields = {name: self._clean(getattr(case, name)) for name in CASE_TEXTS}
@@ -86,8 +89,13 @@ class RunRedactor:
         assert evaluation.verdicts is not None  # computed before the texts of the plan change
         evaluation.run = self.run(evaluation.run)
         evaluation.plan = evaluation.run.plan.to_plan()
-        evaluation.bugs = self._clean(evaluation.bugs)
-        evaluation.errors = self._clean(evaluation.errors)
+        for name in ("bugs", "errors", "invalid"):
+            rows = [tuple(map(self._clean, row)) for row in getattr(evaluation, name)]
+            setattr(evaluation, name, rows)
+        evaluation.warnings = self._clean(evaluation.warnings)
+        evaluation.reviews = [
+            replace(review, note=self._clean(review.note)) for review in evaluation.reviews
+        ]
         return evaluation
 
     def _clean(self, value: Any, redactor: Redactor | None = None) -> Any:

@@ -33,6 +33,8 @@ def report_shown(evaluation: Evaluation, context: ReportContext, chosen: Chosen)
     """With a summary of the run, unless only some of its answers are asked for."""
     report = report_evaluation(evaluation, replace(context, show_command=""))
     groups, is_last = _read_page(evaluation, context, chosen)
+    if chosen.page > 1 or not is_last:
+        groups = tuple(replace(each, title=f"{each.title}, on this page") for each in groups)
     notes = [note for note in report.notes if chosen.is_all or note.kind in ("alarm", "caveat")]
     if evaluation.reviews:
         notes.append(Note(describe_marks(evaluation.reviews)))

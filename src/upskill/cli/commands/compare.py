@@ -14,7 +14,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.reports.comparison import report_comparison
 from upskill.runs.planning.plan import Arm
 from upskill.runs.results.comparison import Side, compare, latest_pair
-from upskill.runs.results.shown import part_of
+from upskill.runs.results.shown import mark_shown, part_of
 from upskill.runs.stores import Run, Store
 
 MAX_CASES = 20  # whose answers are shown
@@ -68,6 +68,9 @@ def command(
             second = first if not after and len(models) > 1 else find_run(opened, after or "last")
         else:
             first, second = _latest_pair(opened, models)
+        for run in (first, second):
+            if caveat := mark_shown(opened, run):
+                note(caveat)
         comparisons = [compare(opened, *sides) for sides in _sides(first, second, models, arm)]
         report = report_comparison(comparisons, opened, None if every else MAX_CASES)
         if as_json:

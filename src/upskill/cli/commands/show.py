@@ -22,7 +22,7 @@ from upskill.reports.trial_rows import result_to_json
 from upskill.runs.planning.plan import Arm, Result
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.results.reviews import count_marks
-from upskill.runs.results.shown import mark_shown, unfinished_models
+from upskill.runs.results.shown import unfinished_models
 from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
 from upskill.skills import Skill
@@ -93,8 +93,6 @@ def command(**values: Any) -> None:
         _show_worth(Skill.load(options.run), options)
         return
     with open_run(options.store, options.run) as (store, run):
-        if caveat := mark_shown(store, run):
-            note(caveat)
         if options.bugs:
             _show_bugs(store, run, as_json=options.as_json)
         elif options.checks:
