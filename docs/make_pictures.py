@@ -93,8 +93,10 @@ def view() -> Generator[str]:
     ) as process:
         assert process.stdout is not None
         found = next(filter(None, (re.search(r"http://\S+", line) for line in process.stdout)))
-        yield found[0]
-        process.terminate()
+        try:
+            yield found[0]
+        finally:
+            process.terminate()
 
 
 def take_screenshots(run: str) -> None:

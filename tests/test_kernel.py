@@ -645,9 +645,9 @@ def test_show_says_how_far_students_get_tier_by_tier(upskill: Upskill, home: Pat
     low, high = rates["kernel_resources", "skill"]["interval"]
     assert low < 2 / 3 < high
     shown = upskill("show", "last", "--checks").out
-    assert shown.splitlines()[0].strip() == "scripted:student.yaml"
+    assert "scripted:student.yaml" in shown
     assert "kernel_compiles" in shown
-    assert "100%" in shown.split("kernel_compiles")[1].splitlines()[0]
+    assert re.search(r"kernel_compiles .* skill +100%", shown)
     assert (
         "_Z6affinePKfPfi has 16384 bytes of shared memory, and at most 1024 are allowed"
         in upskill("show", "last").out

@@ -266,7 +266,7 @@ def test_reviews_are_made_with_the_keyboard_and_shown_again(browser: Browser, si
         form.locator("input").press("Enter")
         form.locator("[value=odd]").focus()
         page.keyboard.press("Enter")
-        form.locator("[value=odd][aria-pressed=true]").wait_for()
+        page.locator(".review[data-saved=odd]").wait_for()
         page.reload()
         assert "Marked odd: odd indeed" in page.locator("main").text_content()
 

@@ -228,7 +228,7 @@ def test_what_a_file_says_of_itself_is_its_claim(
     done = upskill("eval", skill, "--replay", "forged.gz")
     shown = " ".join(done.out.split())
     assert "Recorded answers, replayed from forged.gz (sha256 " in shown
-    assert "…, file of 1970-01-01)): no model was asked." in shown
+    assert "…, file of 1970-01-01): no model was asked." in shown
 
 
 async def test_a_plan_that_does_not_say_that_it_is_played_is_not(

@@ -45,14 +45,18 @@
   };
 
   const markOf = (form) => form.querySelector("[aria-pressed=true]")?.value ?? "";
-  const review = async (form, verdict) => {
+  let sending = Promise.resolve();
+  // One after the other, so that the last one is what is stored.
+  const review = (form, verdict) => {
+    for (const one of form.querySelectorAll("[aria-pressed]")) one.setAttribute("aria-pressed", one.value === verdict);
     const { case: id, model, arm, seeds } = form.dataset;
     const body = JSON.stringify({ case: id, model, arm, seeds: seeds.split(" "), verdict, note: form.elements.note.value });
     const headers = { "Content-Type": "application/json" };
-    const sent = await fetch(`${address}run/${encodeURIComponent(run)}/review`, { method: "POST", headers, body });
-    if (!sent.ok) return say(await sent.text());
-    for (const one of form.querySelectorAll("[aria-pressed]")) one.setAttribute("aria-pressed", one.value === verdict);
-    form.dataset.saved = "";
+    sending = sending.then(async () => {
+      const sent = await fetch(`${address}run/${encodeURIComponent(run)}/review`, { method: "POST", headers, body });
+      if (!sent.ok) return say(await sent.text());
+      form.dataset.saved = verdict || "note";
+    }).catch((error) => say(`Not stored: ${error}`));
   };
 
   addEventListener("click", ({ target }) => {
