@@ -15,8 +15,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
-RUNS_AND_COMMANDS := $(addprefix tests/test_,store.py store_command.py sqlite.py postgres.py evaluate.py looks.py \
+RUNS_AND_COMMANDS := $(addprefix tests/test_,store.py store_command.py sqlite.py postgres.py evaluate.py seen.py \
 	replies.py receipt.py live.py editing.py cli.py)
+$(foreach file,$(RUNS_AND_COMMANDS),$(if $(wildcard $(file)),,$(error $(file) is not there: take it out of RUNS_AND_COMMANDS)))
 
 .PHONY: demo test newest coverage weight golden format lint types docs site pictures kernel-students pytest system constraints clean
 
