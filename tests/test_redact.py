@@ -39,18 +39,6 @@ PLANTED: dict[str, tuple[str, str, str]] = {
         "curl {}",
         "https://hooks.slack.com/services/" + "T0/B0/" + made(24),
     ),
-    "Stripe key": ("stripe-key", "stripe.api_key = '{}'", "sk_" + "live_" + made(24)),
-    "Telegram token": ("telegram-token", "bot {}", "123456789:AA" + made(33)),
-    "Discord token": (
-        "discord-token",
-        "bot.run('{}')",
-        "M" + made(24) + "." + made(6) + "." + made(38),
-    ),
-    "JSON web token": (
-        "jwt",
-        "got {} back",
-        "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + made(43),
-    ),
     "bearer token": ("authorization", "curl -H 'Authorization: Bearer {}'", made(30, "a1b2c3d4e5")),
     "password in a URL": (
         "url-password",
@@ -59,7 +47,6 @@ PLANTED: dict[str, tuple[str, str, str]] = {
     ),
     "token in a URL": ("url-secret", "GET /v1?user=7&access_token={}&x=1", made(24)),
     "quoted password": ("password", 'db = connect(password="{}")', "correct horse"),
-    "secret in YAML": ("secret", "api_key: {}", made(24, "q1w2e3r4t5")),
     "secret in escaped JSON": ("secret", '{{\\"token\\": \\"{}\\"}}', made(24, "q1w2e3r4t5")),
     "private key": (
         "private-key",
@@ -72,8 +59,6 @@ PLANTED: dict[str, tuple[str, str, str]] = {
         "{}",
         "-----BEGIN OPENSSH PRIVATE" + " KEY-----\n" + made(70) + "\n" + made(50),
     ),
-    "cookie": ("cookie", "Set-Cookie: {}", "session=" + made(30) + "; Path=/"),
-    "password hash": ("password-hash", "root:{}:19000", "$6$" + made(16) + "$" + made(86)),
     "e-mail address": ("email", "Author: Ada <{}>", "ada.lovelace@analytical-engine.net"),
 }
 
@@ -202,6 +187,8 @@ def test_secrets_and_near_misses_are_told_apart_in_both_halves_of_the_corpus() -
         "machine x " * 20_000,
         "[a]\n" * 20_000 + "password",
         "password send " * 10_000,
+        "password=" * 16_000,
+        "print env " * 10_000,
         "a:5432:" * 20_000,
         "QVBJ" * 20_000 + " " + "Q" * 50_000,
         "apiVersion: v1\n" * 10_000 + "data:\n" * 10_000,
@@ -229,6 +216,22 @@ def test_a_secret_that_was_found_is_found_in_other_forms_in_other_steps() -> Non
         "it printed [REDACTED password] there"
     ] * 4
     assert redaction.counts == {"password": 5}
+
+
+def test_what_a_command_prints_is_a_secret_if_it_prints_one() -> None:
+    for arguments in ({"command": "pass show db"}, {"file_path": "/srv/db/token"}):
+        for command, output in ((arguments, "kittiwake"), ({"command": "ls"}, "a kittiwake")):
+            steps = (Step("tool", arguments=command, output=output),)
+            assert "kittiwake" not in canonical(
+                redact_trace(
+                    Trace((Step("tool", arguments=arguments, output="kittiwake\n"), *steps))
+                )
+            )
+
+
+def test_letters_of_other_widths_stay_where_no_secret_is() -> None:
+    text = "👩‍💻 ｈｅｌｌｏ\nｔｏｋｅｎ＝a1b2c3d4e5\nｈｅｌｌｏ"
+    assert redact(text) == "👩‍💻 ｈｅｌｌｏ\ntoken=[REDACTED secret]\nｈｅｌｌｏ"
 
 
 def test_every_part_of_a_trace_is_redacted() -> None:

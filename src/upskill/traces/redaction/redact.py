@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,8 @@ from typing import Any
 from urllib.parse import quote
 
 from upskill.plain import as_list, as_mapping, counted
-from upskill.traces import Trace
+from upskill.traces import Step, Trace
+from upskill.traces.redaction.commands import calls_for_secret, find_printed
 from upskill.traces.redaction.rules import (
     ABOUT,
     COMMAND_LINES,
@@ -28,7 +30,7 @@ from upskill.traces.redaction.rules import (
     RULES,
     SECRET_NAME,
     decode_base64,
-    is_mixed,
+    is_mixed_in_prose,
     is_secret_field,
     kind_of_name,
 )
@@ -37,9 +39,16 @@ HOME = "home-path"
 MAX_USES = 8  # of a plain word beside the place where it is a password
 MAX_ARGUMENT = 1000  # letters; what is longer is a script, which is looked at by itself
 MAX_VALUE = 200  # what is longer is no password
+MAX_NAME = 40
 STEP_FIELDS = ("text", "tool", "arguments", "output", "at", "agent")
 TRACE_FIELDS = ("source", "cwd", "session", "model", "agent", "stop", "started")
 ALL_HINTS = sorted({hint for rule in RULES for hint in rule.hints})
+# Letters of full width, and letters without any.
+FOLDED = {
+    **{0xFEE0 + ascii_letter: ascii_letter for ascii_letter in range(0x21, 0x7F)},
+    0x3000: " ",
+    **dict.fromkeys((0xAD, 0x180E, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF)),
+}
 Span = tuple[int, int]
 
 
@@ -75,7 +84,8 @@ def redact(text: str, counts: Counter[str] | None = None) -> str:
 def redact_trace(trace: Trace, redactor: Redactor | None = None) -> Redaction:
     redactor = redactor or Redactor()
     # The first pass finds the values; the second finds them again where nothing around them gives them away.
-    clean = _clean_trace(trace, redactor.value)
+    steps = tuple(map(redactor.hide_printed, trace.steps))
+    clean = _clean_trace(replace(trace, steps=steps), redactor.value)
     redactor.keep_rare_words(
         text
         for step in clean.steps
@@ -117,10 +127,30 @@ class Redactor:
     def text(self, text: str) -> str:
         if len(text) < 4:
             return text
-        text = self._redact_kubernetes(self._redact_encoded(self._redact_split_literals(text)))
-        return self._shorten_home_paths(
-            self._redact_tables(self._redact_lists(self._apply_rules(text)))
-        )
+        folded = text if text.isascii() else text.translate(FOLDED)
+        clean = folded
+        for redact_part in (
+            self._redact_printed,
+            self._redact_split_literals,
+            self._redact_encoded,
+            self._redact_kubernetes,
+            self._apply_rules,
+            self._redact_lists,
+            self._redact_tables,
+            self._shorten_home_paths,
+        ):
+            clean = redact_part(clean)
+        return clean if folded is text else _unfold(text, folded, clean)
+
+    def hide_printed(self, step: Step) -> Step:
+        """The step without its output, if that is a secret."""
+        output = step.output.strip()
+        if not output or output.startswith(MARK) or not calls_for_secret(step.arguments):
+            return step
+        self.counts["secret"] += 1
+        for line in output.splitlines():
+            self._remember("secret", line.strip())
+        return replace(step, output=f"{MARK}secret]")
 
     def value(self, value: Any, name: str = "") -> Any:
         """Plain data with all text in it redacted; `name` is the field it is the value of."""
@@ -178,6 +208,12 @@ class Redactor:
             return [self.replace_known(item) for item in entries]
         return value
 
+    def _redact_printed(self, text: str) -> str:
+        spans = list(find_printed(text))
+        for start, end in spans:
+            self._mark("secret", text[start:end])
+        return _replace_spans(text, [(span, "secret") for span in spans])
+
     def _apply_rules(self, text: str) -> str:
         lowered = text.lower()
         hints = {hint for hint in ALL_HINTS if hint in lowered}
@@ -223,22 +259,14 @@ class Redactor:
 
     def _redact_kubernetes(self, text: str) -> str:
         """Find the values under `data` of a Secret, whatever they are called."""
-        spans = [
-            ((start, end), "secret")
-            for document in _KUBERNETES.finditer(text)
-            if re.search(r"(?m)^kind: Secret\s*$", document[0])
-            for data in re.finditer(
-                r"(?m)^(?:stringData|data):[ \t]*\n((?:[ \t]+.*(?:\n|$))+)", document[0]
-            )
-            for value in re.finditer(
-                r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"'|>][^\s\"']{3,})", data[1]
-            )
-            for base in (document.start() + data.start(1),)
-            for start, end in ((base + value.start(1), base + value.end(1)),)
-            if is_secret_field(text[start:end])
-        ]
-        for (start, end), kind in spans:
-            self._mark(kind, text[start:end])
+        spans: list[tuple[Span, str]] = []
+        for document in _KUBERNETES.finditer(text):
+            is_secret = _KUBERNETES_SECRET.search(document[0])
+            for data in _KUBERNETES_DATA.finditer(text, *document.span()) if is_secret else ():
+                for value in _KUBERNETES_VALUE.finditer(text, *data.span(1)):
+                    if is_secret_field(value[1]):
+                        self._mark("secret", value[1])
+                        spans.append((value.span(1), "secret"))
         return _replace_spans(text, spans)
 
     def _redact_arguments(self, items: list[Any]) -> list[Any]:
@@ -266,44 +294,45 @@ class Redactor:
         return _replace_spans(text, spans)
 
     def _redact_tables(self, text: str) -> str:
-        """Find the values in a column of Markdown or CSV that is named after a secret."""
+        """Find the values in a column of Markdown or CSV, or a row of Markdown, that is named after a secret."""
         spans: list[tuple[Span, str]] = []
-        columns: dict[
-            int, str
-        ] = {}  # the kinds of secret by column, in the table of the line before
-        header: tuple[str, int] = ("", 0)
+        columns: dict[int, str] = {}  # the kinds of secret by column
+        shape = ("", 0)
         begin = 0
         for line in text.splitlines(keepends=True):
             sign = next((sign for sign in "|\t;," if sign in line), "")
-            cells = (
-                [*re.finditer(rf"[^{re.escape(sign)}]+|(?<={re.escape(sign)})", line.rstrip())]
-                if sign
-                else []
-            )
-            if not columns or (sign, len(cells)) != header:
-                names = [cell[0].strip(" \"'`*") for cell in cells]
-                is_header = sum(map(bool, names)) > 1 and all(
-                    re.fullmatch(r"[\w .-]{0,40}", name) for name in names
-                )
-                columns = {
-                    n: kind_of_name(name)
-                    for n, name in enumerate(names)
-                    if is_header and SECRET_NAME.search(name)
-                }
-                header = (sign, len(cells))
-            else:
-                for number, kind in columns.items():
-                    if (value := re.search(r"[^\s\"'`]{6,}", cells[number][0])) and is_mixed(
-                        value[0]
-                    ):
-                        start = begin + cells[number].start() + value.start()
-                        spans.append(((start, start + len(value[0])), kind))
-                        self._mark(kind, value[0])
+            cells = list(_CELLS[sign].finditer(line.rstrip())) if sign else []
+            words = [cell[0].strip(" \"'`*") for cell in cells]
+            named = {
+                number: kind_of_name(word)
+                for number, word in enumerate(words)
+                if len(word) <= MAX_NAME and SECRET_NAME.search(word)
+            }
+            secrets = columns
+            if not columns or (sign, len(cells)) != shape:
+                is_header = sum(map(bool, words)) > 1 and all(map(_HEADING.fullmatch, words))
+                columns = named if is_header else {}
+                shape = (sign, len(cells))
+                secrets = {}
+            if named and line.lstrip().startswith("|"):
+                kind = next(iter(named.values()))
+                whole_cells = (number for number, word in enumerate(words) if " " not in word)
+                secrets = {**secrets, **dict.fromkeys(whole_cells, kind)}
+            for number, kind in secrets.items():
+                value = re.search(r"[^\s\"'`*]{6,}", cells[number][0])
+                if value and is_mixed_in_prose(value[0]):
+                    start = begin + cells[number].start() + value.start()
+                    spans.append(((start, start + len(value[0])), kind))
+                    self._mark(kind, value[0])
             begin += len(line)
         return _replace_spans(text, spans)
 
     def _mark(self, kind: str, value: str) -> str:
         self.counts[kind] += 1
+        self._remember(kind, value)
+        return f"{MARK}{kind}]"
+
+    def _remember(self, kind: str, value: str) -> None:
         if kind != "email" and _is_distinctive(value):
             self.values.setdefault(value, kind)
         elif (
@@ -312,7 +341,6 @@ class Redactor:
             and not EVERYDAY.fullmatch(value)
         ):
             self.words.setdefault(value, kind)
-        return f"{MARK}{kind}]"
 
     def _shorten_home_paths(self, text: str) -> str:
         if "/" not in text and "\\" not in text:
@@ -329,6 +357,20 @@ class Redactor:
         if own + others:
             self.counts[HOME] += own + others
         return text
+
+
+_CELLS = {sign: re.compile(rf"[^{sign}]+|(?<=[{sign}])") for sign in "|\t;,"}
+_HEADING = re.compile(rf"[\w .-]{{0,{MAX_NAME}}}")
+
+
+def _unfold(text: str, folded: str, clean: str) -> str:
+    """The lines in which nothing was redacted, as they were."""
+    lines = clean.split("\n")
+    before = folded.split("\n")
+    if len(lines) != len(before):
+        return clean
+    originals = zip(lines, before, text.split("\n"), strict=True)
+    return "\n".join(original if line == old else line for line, old, original in originals)
 
 
 def _replace_spans(text: str, spans: list[tuple[Span, str]]) -> str:
@@ -366,6 +408,9 @@ _BASE64_TEXT = re.compile(
 )
 _CONTROL = re.compile(rb"[^\t\r\n\0 -~\x80-\xff]")
 _KUBERNETES = re.compile(r"(?ms)^apiVersion: .*?(?=^---|\Z)|^kind: Secret$.*?(?=^---|\Z)")
+_KUBERNETES_SECRET = re.compile(r"(?m)^kind: Secret\s*$")
+_KUBERNETES_DATA = re.compile(r"(?m)^(?:stringData|data):[ \t]*\n((?:[ \t]+.*(?:\n|$))+)")
+_KUBERNETES_VALUE = re.compile(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"'|>][^\s\"']{3,})")
 
 
 def _encoded_words(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[Span, bytes]]:
@@ -457,38 +502,33 @@ def _names_from_neighbors(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def _argument_spans(items: Sequence[Any]) -> Iterator[tuple[int, Span, str]]:
     """Where a list holds secrets when it is read as a command line: which item, where in it, and the kind."""
-    matches: list[tuple[tuple[int, int], int, str]] = []
-    for mark in ("", '"'):
-        line, origin = _command_line(items, mark)
-        lowered = line.lower()
-        for rule in COMMAND_LINES:
-            if rule.hints and not any(hint in lowered for hint in rule.hints):
-                continue
-            for start, end in rule.find(line):
-                first, last = origin[start], origin[end - 1]
-                if first[0] == last[0]:
-                    matches.append((first, last[1] + 1, rule.kind))
-    number, done = -1, 0
-    for (item, start), end, kind in sorted(matches, key=lambda match: (match[0], -match[1])):
-        if item != number or start >= done:  # of those that overlap, the longest
-            yield item, (start, end), kind
-            number, done = item, end
-
-
-def _command_line(items: Sequence[Any], mark: str) -> tuple[str, list[tuple[int, int]]]:
-    """The items in one line, their values between quotes; and which item each letter is from, and where in it."""
-    pieces: list[str] = []
-    origin: list[tuple[int, int]] = []
-    for number, item in enumerate(items):
-        text = (
-            _ENDS_VALUE.sub("’", item)
-            if isinstance(item, str) and len(item) <= MAX_ARGUMENT
-            else "…"
-        )
+    line = ""
+    starts: list[int] = []  # of the items in the line
+    ends: list[int] = []
+    after_flag = False
+    for item in items:
+        is_short = isinstance(item, str) and len(item) <= MAX_ARGUMENT
+        text = _ENDS_VALUE.sub("’", item) if is_short else "…"
         flag = _FLAG.match(text)
         begin = flag.end() if flag else 0
-        quotes = mark if begin < len(text) and not text[begin:].startswith("-") else ""
-        pieces += [" ", text[:begin], quotes, text[begin:], quotes]
-        origin += [(-1, -1), *((number, at) for at in range(begin)), *([(-1, -1)] * len(quotes))]
-        origin += [*((number, at) for at in range(begin, len(text))), *([(-1, -1)] * len(quotes))]
-    return "".join(pieces), origin
+        # A shell needs quotes for some of these words, and a plain word after a flag may be its value.
+        is_value = after_flag or begin or re.search(r"[\s;|&<>,]", text)
+        after_flag = text.startswith("-")
+        quote = '"' if is_value and begin < len(text) and not text[begin:].startswith("-") else ""
+        line += f" {text[:begin]}{quote}"
+        starts.append(len(line) - begin)
+        line += f"{text[begin:]}{quote}"
+        ends.append(len(line) - len(quote))
+    lowered = line.lower()
+    done = 0
+    spans = (
+        (span, rule.kind)
+        for rule in COMMAND_LINES
+        if not rule.hints or any(hint in lowered for hint in rule.hints)
+        for span in rule.find(line)
+    )
+    for (start, end), kind in sorted(spans, key=lambda span: (span[0][0], -span[0][1])):
+        number = bisect_right(starts, start) - 1
+        if start >= done and end <= ends[number]:  # of those that overlap, the longest
+            yield number, (start - starts[number], end - starts[number]), kind
+            done = end

@@ -59,7 +59,8 @@ ABOUT = (
 # The name ends here, or another word begins: `token_prod` and `tokenValue`, but no `tokenizer` or `password_file`.
 _ABOUT = rf"s?(?!(?-i:[a-z]|(?<=[A-Z])[A-Z]))(?![_-]?{ABOUT})"
 SECRET_NAME = re.compile(
-    rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|^authorization$|^cookie$", re.I
+    rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|_(?:pass|pw|psk|pat)$|^authorization$|^cookie$",
+    re.I,
 )
 
 
@@ -153,7 +154,7 @@ def is_mixed(value: str) -> bool:
     )
 
 
-def _is_mixed_in_prose(value: str) -> bool:
+def is_mixed_in_prose(value: str) -> bool:
     """The same after a name that is also a word: `all tests pass: **Perfect!**`, `tests pass: p5.js works`."""
     return is_mixed(value.strip("*_!?.:")) and value.rpartition(".")[2] not in _FILE_ENDINGS
 
@@ -305,22 +306,15 @@ SHAPES = (
     ),
     _rule("npm-token", "npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
     _rule("pypi-token", "pypi-", r"\bpypi-[A-Za-z0-9_-]{40,}"),
-    _rule("mailgun-key", "key-", r"\bkey-[0-9a-f]{32}\b"),
-    _rule("digitalocean-token", "_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,}"),
-    _rule("databricks-token", "dapi", r"\bdapi[0-9a-f]{32}(?:-\d)?\b"),
-    _rule("vault-token", "hvs. hvb. hvr.", r"\bhv[sbr]\.[\w-]{20,}"),
     _rule("discord-token", "", r"\b[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,40}"),
     _rule("jwt", "eyj", r"\beyJ[\w-]{10,}\.eyJ[\w-]{6,}\.[\w-]*"),
     _rule(
-        "shopify-token", "shpat_ shpca_ shppa_ shpss_", r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b"
-    ),
-    _rule("square-token", "sq0 eaaa", r"\bsq0(?:atp|csp|idp)-[\w-]{20,}|\bEAAA[\w-]{50,}"),
-    _rule(
         "service-token",
-        "lin_api_ ntn_ figd_ dckr_pat_ pmak- nrak- glsa_ atatt3 hrku- dp. pul- tskey- "
-        "lsv2_ sk.eyj sntrys_ phc_ phx_ rubygems_ oy2 sbp_ pscale_ aq.ab",
-        r"\b(?:lin_api_|ntn_|figd_|dckr_pat_|PMAK-|NRAK-|glsa_|ATATT3|HRKU-|dp\.[a-z]{2}\.|lsv2_|sk\.eyJ|pul-|tskey-[a-z]+-|sntrys_|phc_|phx_"
-        r"|rubygems_|oy2|sbp_|pscale_(?:tkn|pw)_|AQ\.Ab)[\w=.-]{20,}",
+        "",
+        r"\b(?:(?:lin_api_|ntn_|figd_|dckr_pat_|PMAK-|NRAK-|glsa_|ATATT3|HRKU-|dp\.[a-z]{2}\.|lsv2_|sk\.eyJ|pul-|tskey-[a-z]+-|sntrys_|phc_|phx_"
+        r"|rubygems_|oy2|sbp_|pscale_(?:tkn|pw)_|AQ\.Ab|hv[sbr]\.|sq0(?:atp|csp|idp)-)[\w=.-]{20,}"
+        r"|key-[0-9a-f]{32}\b|do[opr]_v1_[a-f0-9]{40,}|dapi[0-9a-f]{32}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b|EAAA[\w-]{50,}"
+        r"|SG\.[\w-]{22}\.[\w-]{43}|[0-9a-z]{32}-us\d{1,2})",
         has_letters_and_digits,
     ),
     _rule(
@@ -345,11 +339,9 @@ SHAPES = (
         "aws",
         r"(?i)aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?[\"'](?P<value>[0-9a-z/+]{40})[\"']",
     ),
-    _rule("sendgrid-key", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
     _rule("telegram-token", ":", r"\d{8,10}:[0-9A-Za-z_-]{35}"),
     _rule("twilio-key", "ac", r"\bAC[0-9a-f]{32}[\"']?\s*[,:]\s*[\"']?(?P<value>[0-9a-f]{32})\b"),
     _rule("twilio-key", "sk ac", r"(?:AC|SK)[a-z0-9]{32}"),
-    _rule("mailchimp-key", "-us", r"[0-9a-z]{32}-us\d{1,2}"),
 )
 
 _AUTHORIZATION = r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
@@ -454,9 +446,32 @@ URLS_AND_HEADERS = (
 )
 
 
-def _flag(hints: str, programs: str, flag: str, value: str = _VALUE) -> Rule:
-    return _password(hints, rf"\b(?:{programs})\b[^\n|;]{{0,300}}?\s{flag}{value}")
-
+# Flags that are followed by a password, and the programs that read them so.
+_FLAGS = {
+    "-p": r"mysql\w*|mariadb[\w-]*",
+    r"-p\s+": r"psexec\w*|mongo\w*|cypher-shell|cqlsh|usermod|useradd",
+    r"-p\s*": r"sshpass|twine\s+upload|rdesktop"
+    r"|(?:docker|podman|buildah|skopeo|nerdctl|oras|helm registry|az|oc|cf)\s+login",
+    r"(?:/p:|-p\s*)": r"\w*freerdp\w*",
+    r"-h?p": r"7z[ar]?|rar|unrar",
+    r"-P(?!assword)\s*": r"sqlcmd|bcp|mosquitto_\w+|ipmitool|(?:un)?zip",
+    r"-pw\s+": "plink|pscp|psftp|putty",
+    r"-w\s*": r"ldap\w+|security\s+add-\w+-password",
+    r"(?:-a|--pass)\s+": r"(?:redis|valkey|keydb)-cli",
+    r"-[AXc]\s*": r"snmp\w+",
+    r"-[NP]\s+": "ssh-keygen",
+    r"-k\s+": "openssl",
+    r"-U\s*[\"']?[^\s%\"']+%": "smbclient|rpcclient|winexe",
+    r"-u\s*[\"']?[^\s,\"']+,": "lftp",
+    r"/user:\S+\s+": r"net\s+use",
+    r"-\w*b\w*\s(?:[^\n|;]{0,200}\s)?\S{1,100}\s\S{1,100}\s+": "htpasswd",
+    r"(?:add_user|change_password)\s+\S+\s+": "rabbitmqctl",
+    rf"[\w-]{{0,40}}?{NAME}=": r"vault\s+(?:kv\s+put|write)",
+    "--secret-string[ =]": "secretsmanager",
+}
+_FLAGGED = "|".join(
+    rf"(?:{programs})\b[^\n|;]{{0,300}}?\s{flag}" for flag, programs in _FLAGS.items()
+)
 
 # These also find secrets in lists of arguments, such as `["--password", "…"]`.
 COMMAND_LINES = (
@@ -471,40 +486,12 @@ COMMAND_LINES = (
         r"\b(?:curl|xh)\b[^\n|;]{0,300}?\s(?:-b|--cookie)[ =][\"']?[\w.-]+=(?P<value>[^\s;\"']{8,})",
         is_mixed,
     ),
-    _flag("plink pscp psftp putty", "plink|pscp|psftp|putty", r"-pw\s+"),
-    _flag("psexec", r"psexec\w*", r"-p\s+"),
-    _flag("snmp", r"snmp\w+", r"-[AXc]\s*"),
     _password("/pass", r"(?i)\s/pass(?:word)?:(?P<value>[^\s\"']{4,})"),
-    _flag("mysql maria", r"mysql\w*|mariadb[\w-]*", "-p"),
-    _flag("redis valkey keydb", r"(?:redis|valkey|keydb)-cli", r"(?:-a|--pass)\s+"),
-    _flag("sshpass", "sshpass", r"-p\s*"),
-    _flag("mongo cypher", r"mongo\w*|cypher-shell", r"-p\s+"),
-    _flag(
-        "login",
-        r"(?:docker|podman|buildah|skopeo|nerdctl|oras|helm registry|az|oc|cf)\s+login",
-        r"-p\s*",
+    _password("", rf"\b(?:{_FLAGGED}){_VALUE}"),
+    _password(
+        "vault",
+        r"\bvault\s+login\s+(?:-\S+\s+)*(?P<value>[\w.-]{12,})(?!\S)",
     ),
-    _flag(
-        "sqlcmd bcp mosquitto ipmitool zip",
-        r"sqlcmd|bcp|mosquitto_\w+|ipmitool|(?:un)?zip",
-        r"-P(?!assword)\s*",
-    ),
-    _flag("7z rar", r"7z[ar]?|rar|unrar", r"-h?p"),
-    _flag("ldap", r"ldap\w+", r"-w\s*"),
-    _flag("smbclient rpcclient winexe", "smbclient|rpcclient|winexe", r"-U\s*[\"']?[^\s%\"']+%"),
-    _flag("net", r"net\s+use", r"/user:\S+\s+"),
-    _flag("htpasswd", "htpasswd", r"(?:-\w*b\w*)\s(?:[^\n|;]{0,200}\s)?\S{1,100}\s\S{1,100}\s+"),
-    _flag("rabbitmqctl", "rabbitmqctl", r"(?:add_user|change_password)\s+\S+\s+"),
-    _flag("lftp", "lftp", r"-u\s*[\"']?[^\s,\"']+,"),
-    _flag("rdp rdesktop", r"\w*freerdp\w*|rdesktop", r"(?:/p:|-p\s*)"),
-    _flag("openssl", "openssl", r"-k\s+"),
-    _flag("security", r"security\s+add-\w+-password", r"-w\s+"),
-    _flag("vault", r"vault\s+login", r"(?:-\S+\s+)*", r"(?P<value>[\w.-]{12,})(?!\S)"),
-    _flag("vault", r"vault\s+(?:kv\s+put|write)", rf"[\w-]{{0,40}}?{NAME}="),
-    _flag("ssh-keygen", "ssh-keygen", r"-[NP]\s+"),
-    _flag("cqlsh usermod useradd", "cqlsh|usermod|useradd", r"-p\s+"),
-    _flag("twine", r"twine\s+upload", r"-p\s*"),
-    _flag("--secret-string", r"secretsmanager", r"--secret-string[ =]"),
     _rule("npm-token", "_authtoken", r"_authToken[\s=]+[\"']?(?P<value>[\w.-]{8,})", _is_random),
     _password("sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@"),
     _password(
@@ -582,7 +569,7 @@ COMMAND_LINES = (
     # `setx NAME VALUE`, `setenv NAME VALUE`, `set -x NAME VALUE`, `env:set NAME VALUE`, a Dockerfile's `ENV NAME VALUE`
     _password(
         _HINTS,
-        r"(?im)(?:\bsetx\s+(?:/m\s+)?|\bsetenv\s+|\bset\s+-\w*x\w*\s+|\benv:set\s+|(?:^|[\"'])[ \t]*(?-i:ENV)\s+)"
+        r"(?im)(?:\bsetx\s+(?:/m )?|\bsetenv\s+|\bset\s+(?:--?\w+\s+){1,4}|\benv:set\s+|(?:^|[\"'])[ \t]*(?-i:ENV)\s+)"
         rf"\w{{0,40}}?(?:{NAME}|_PASS)[ \t]+(?!=){_VALUE}",
         _is_word,
     ),
@@ -593,6 +580,10 @@ _IDENTIFIED = r"(?i)\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS)\s+(?:PASSWORD\s+)
 _TO_THE_END = r"[ \t]*:[ \t]+(?P<value>[A-Za-z][\w-]{3,40})[ \t]*(?:#.*)?$(?!\s*[})\]])"
 _SET = r"(?i)\b(?:define|putenv|set\w{0,30})\s*\(\s*[\"'][\w.-]{0,40}?"
 _CALL = r"(?i)\w\s*\(\s*[\"'](?:--)?[\w.-]{0,40}?"
+# A name and its value in fields beside each other, in YAML, JSON or XML.
+_NAME_FIELD = rf"(?:parameter)?(?:name|key)[\"']?\s*[:=][\s\"']*[\w.-]{{0,40}}(?:{NAME}|_pass|_pw|_pat)[\"']?(?![\w.-])"
+_VALUE_FIELD = rf"(?:parameter)?value[\"']?\s*[:=]\s*{_VALUE.replace('<>,', '<>,}')}"
+_BESIDE = r"\s*,?\s*(?:[\"']?(?!value|name|key)\w{1,30}[\"']?\s*[:=][^\n{}\[\],]{0,60}[\n,]\s*){0,2}[\"']?"
 _TO = r"[\"']\s*,\s*(?:\w+\s*=\s*)?[\"'](?P<value>[^\"'\n]{4,})[\"']"
 # SQL, markup, pairs of a name and a value, settings without a sign between name and value, calls and assignments.
 FILES = (
@@ -611,12 +602,10 @@ FILES = (
     ),
     _password(
         _HINTS,
-        rf"(?i)\b(?:name|key|id)\s*=\s*[\"'][\w.:-]{{0,40}}{NAME}[\"'](?:\s+value\s*=\s*[\"']|\s*>)(?P<value>[^\"'<>\n]{{4,}})",
+        rf"(?i)\b(?:name|key|id)\s*=\s*[\"'][\w.:-]{{0,40}}{NAME}[\"']\s*>(?P<value>[^\"'<>\n]{{4,}})",
     ),
-    _password(
-        _HINTS,
-        rf"(?i)\b(?:name|key)[\"']?\s*[:=]\s*[\"']?[\w.-]{{0,40}}{NAME}[\"']?\s*,?\s*[\"']?value[\"']?\s*[:=]\s*{_VALUE}",
-    ),
+    _password("value", rf"(?i)\b{_NAME_FIELD}{_BESIDE}{_VALUE_FIELD}"),
+    _password("value", rf"(?i)\b{_VALUE_FIELD}(?(quote)[\"']){_BESIDE}{_NAME_FIELD}"),
     _password(
         "variable",
         rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}",
@@ -661,7 +650,7 @@ FILES = (
     ),
     _password(
         "pass pwd",
-        rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])",
+        rf"=\S{{1,200}} {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])",
         _is_word_or_mixed,
     ),
     # Plain words in lines of settings (`password=…`, without spaces as in code), in connection strings and options
@@ -732,7 +721,7 @@ FILES = (
     _password(
         "pass pw psk",
         rf"(?i){SHORT_NAME}\s*[=:][ \t]*(?P<value>[^\s\"',;`]{{4,}})",
-        _is_mixed_in_prose,
+        is_mixed_in_prose,
     ),
     _secret(
         _HINTS,
@@ -788,31 +777,12 @@ PROSE = (
     ),
 )
 
-_IBM_ASSIGN = r"[\"']?\]? *(?::=|=>|::|[=: ]) *[\"']?"
 # Shapes so plain that the rules above are tried first.
 LAST = (
     _rule(
         "url-password",
         "://",
         r"://[^:/?#\[\]@!$&'()*+,;=\s]+:(?P<value>[^:/?#\[\]@!$&'()*+,;=\s]+)@",
-    ),
-    _rule(
-        "artifactory-token",
-        "akc ap",
-        r"(?<![^\s=:\"])(?:AKC[a-zA-Z0-9]{10,}|AP[\dA-F][a-zA-Z0-9]{8,})(?![^\s\"])",
-        has_letters_and_digits,
-    ),
-    _rule(
-        "ibm-key",
-        "key pwd pass token",
-        r"(?i)(?<!\w)(?:(?:ibm|cloud|iam)[_-]?){0,3}(?:api)?[_-]?(?:key|pwd|pass(?:word)?|token)"
-        rf"{_IBM_ASSIGN}(?P<value>[\w-]{{44}})(?![\w-])",
-    ),
-    _rule(
-        "ibm-key",
-        "cl sl softlayer",
-        r"(?i)(?<!\w)(?:cloudant|clou|cl|softlayer|sl)[_-]?(?:api)?[_-]?(?:key|pwd|pw|pass(?:word)?|token)"
-        rf"{_IBM_ASSIGN}(?P<value>[0-9a-z]{{64}}|[a-z]{{24}})(?!\w)",
     ),
     _rule(
         "email",
