@@ -24,9 +24,10 @@ import shlex
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from socket import create_server, socket
 from typing import Any, Literal, Self
@@ -61,6 +62,8 @@ ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",  # git fails where it may not read the machine's settings
 }
 GPU_MEMORY, GPU_PROCESSES = 16 * 1024 * MiB, 1024  # at least, where there is a GPU
+# The skill, the suite and the store of a run: no student sees them, wherever they lie.
+PRIVATE: set[Path] = set()
 log = logging.getLogger(__name__)
 Stream = Literal["output", "error"]
 OnOutput = Callable[[Stream, bytes], None]
@@ -135,6 +138,12 @@ class Setup:
     proxy_port: int | None = None
     own_home: tuple[str, ...] = ()
     gpu: bool = False
+
+
+def private_paths() -> list[Path]:
+    """With the project: the current folder, unless that holds the system's programs, too."""
+    paths = {path.resolve() for path in (Path.cwd(), *PRIVATE) if path.exists()}
+    return sorted(path for path in paths if not Path("/usr/bin").is_relative_to(path))
 
 
 def unused_port() -> int:
@@ -405,7 +414,9 @@ class SandboxChoice:
 # What every kind has to provide, each as a shell test.
 PROPERTIES = {
     "system is read-only": "! touch /usr/.upskill /etc/.upskill 2>/dev/null",
-    "home is hidden": '! { read -r _ <"$UPSKILL_HOST_FILE"; } 2>/dev/null',
+    "home is hidden": (
+        "! { while read -r file; do read -rn1 _ <$file && break; done <<<$UPSKILL_HOST_FILES; } 2>/dev/null"
+    ),
     "workspace can be written": "echo x > .upskill && rm .upskill",
     "no network": '! (exec 9<>"/dev/tcp/127.0.0.1/$UPSKILL_HOST_PORT") 2>/dev/null',
     # Another process may have the same id in here, but not the same id and start time.
@@ -445,7 +456,7 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
         secret = Path(planted) / "secret"
         secret.write_text("secret\n", encoding="utf-8")
         environment = {
-            "UPSKILL_HOST_FILE": str(secret),
+            "UPSKILL_HOST_FILES": "\n".join(map(str, [secret, *_private_files()])),
             "UPSKILL_HOST_PORT": str(listener.getsockname()[1]),
             "UPSKILL_HOST_PID": str(os.getpid()),
             "UPSKILL_HOST_BORN": _start_time(),
@@ -461,6 +472,15 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
             f"a test command exited with code {done.code}: {done.error.strip() or done.killed_why}"
         )
     return held
+
+
+def _private_files() -> Iterator[Path]:
+    """What is private, or a file in it where it is a folder."""
+    for path in private_paths():
+        if path.is_file():
+            yield path
+        else:
+            yield from islice((each for each in path.iterdir() if each.is_file()), 1)
 
 
 def _start_time() -> str:

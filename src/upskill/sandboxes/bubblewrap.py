@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import secrets
 import shlex
@@ -16,7 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,7 @@ from upskill.sandboxes import (
     Setup,
     Stream,
     hold_to_limits,
+    private_paths,
     seccomp,
 )
 from upskill.sandboxes.files import Folder, FolderSandbox, unused_user
@@ -54,6 +56,9 @@ ETC_FILES = {
     "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
     "/etc/resolv.conf": b"",
 }
+# What students may see of /usr. Sources that people keep in /usr/src or /usr/local/src are not among it.
+_SHARED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share")
+USR = (*_SHARED, *(f"local/{name}" for name in (*_SHARED, "go", "cargo", "rustup", "cuda*")))
 BIND = "--ro-bind"
 SUPERVISOR = Path(__file__).with_name("supervisor.sh")
 
@@ -64,19 +69,31 @@ def system_call_filter() -> bytes:
 
 
 @cache
-def _system_mounts() -> tuple[str, ...]:
-    arguments = [BIND, "/usr", "/usr", "--perms", "0755", "--dir", "/etc"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-        path = Path("/") / name
-        if path.is_symlink():
-            arguments += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            arguments += [BIND, str(path), str(path)]
+def system_paths() -> tuple[Path, ...]:
     etc = Path("/etc")
-    for path in (*(etc / name for name in ETC), *sorted(etc.glob("java-*-openjdk"))):
-        if path.exists():
+    paths = [path for name in USR for path in sorted(Path("/usr").glob(name))]
+    paths += [Path("/") / name for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32")]
+    paths += [*(etc / name for name in ETC), *sorted(etc.glob("java-*-openjdk"))]
+    return tuple(path for path in paths if path.exists())
+
+
+@cache
+def _system_mounts() -> tuple[str, ...]:
+    arguments = [word for name in ("/usr", "/etc") for word in ("--perms", "0755", "--dir", name)]
+    for path in system_paths():
+        if path.is_symlink() and not path.is_relative_to("/etc"):
+            arguments += ["--symlink", str(path.readlink()), str(path)]
+        else:
             arguments += [BIND, str(path), str(path)]
     return tuple(arguments)
+
+
+def _find_private(shown: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+    """What is private among the host paths that are shown at these places: where it would be seen."""
+    for private in private_paths():
+        for target, path in shown.items():
+            if path.resolve() in private.parents:
+                yield f"{target}/{private.relative_to(path.resolve())}", private
 
 
 def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
@@ -98,7 +115,7 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
         "--clearenv",
         *("--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
         *_system_mounts(),
-        *("--proc", "/proc", "--dev", "/dev"),
+        *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
         *(word for path in devices for word in ("--dev-bind", str(path), str(path))),
         *(word for path in libraries for word in (BIND, str(path), str(path))),
     ]
@@ -122,18 +139,27 @@ def mount_arguments(
     """The arguments that mount these, and a command to put before `bwrap` that makes it run as this user, if needed.
 
     Some mounts lie where only root can go, and bubblewrap is not run as root. So root first binds them below /tmp, in a
-    mount namespace of its own, and then becomes the user.
+    mount namespace of its own, and then becomes the user. Empty folders are laid over what is private among them.
     """
     paths = [str(path.absolute()) for path in readonly_mounts.values()]
     stage: list[str] = []
     if user is not None and paths:
         stage = [sys.executable, "-I", "-S", "-c", STAGE, str(user), json.dumps(paths)]
         paths = [f"/tmp/{index}" for index in range(len(paths))]  # noqa: S108
-    return [
-        word
-        for target, path in zip(readonly_mounts, paths, strict=True)
-        for word in (BIND, path, target)
-    ], stage
+    layers = {
+        target: [BIND, path, target] for target, path in zip(readonly_mounts, paths, strict=True)
+    }
+    covers: list[str] = []
+    shown = {**{str(path): path for path in system_paths()}, **readonly_mounts}
+    for target, private in _find_private(shown):
+        if private.is_dir():
+            layers.setdefault(target, ["--perms", "0755", "--tmpfs", target])
+            covers += ["--remount-ro", target]
+        else:
+            layers.setdefault(target, [BIND, "/dev/null", target])
+    # Sorted, a folder comes before what is laid over parts of it.
+    arguments = [word for target in sorted(layers) for word in layers[target]]
+    return arguments + covers, stage
 
 
 def _start_bubblewrap(
@@ -350,9 +376,12 @@ class BubblewrapSandbox(FolderSandbox):
                 cleanup.callback(os.close, theirs)
                 return theirs
 
-            control, status = pipe("control", reads=False), pipe("status", reads=True)
+            control = pipe("control", reads=False)
+            status, info = pipe("status", reads=True), pipe("info", reads=True)
             output, error = pipe("output", reads=True), pipe("error", reads=True)
-            info = pipe("info", reads=True)
+            if self._user is not None:  # who opens /dev/stdout must own it
+                os.fchown(output, self._user, self._user)
+                os.fchown(error, self._user, self._user)
             bash = os.open("/bin/bash", os.O_RDONLY | os.O_CLOEXEC)
             cleanup.callback(os.close, bash)
             self._bwrap = _start_bubblewrap(
@@ -378,15 +407,34 @@ class BubblewrapSandbox(FolderSandbox):
     def _open_folders(self) -> None:
         """Hold process 1, and the folders that can be written to."""
         try:
-            info = json.loads(os.read(self._descriptors["info"], 65536))
-            self._process_1 = int(info["child-pid"])
-            self._descriptors["process 1"] = os.pidfd_open(self._process_1)
+            self._hold_process_1()
             for folder in WRITABLE:
                 flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                 descriptor = os.open(f"/proc/{self._process_1}/root{folder}", flags)
                 self._folders[folder] = Folder(descriptor, folder, self._user)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError) as error:
             raise SandboxError(f"cannot open the sandbox's folders: {error}") from error
+
+    def _hold_process_1(self) -> None:
+        info = os.read(self._descriptors["info"], 65536)
+        told = re.search(rb'"child-pid": (\d+)', info)
+        if told is None:
+            raise ValueError("bubblewrap did not say which process is the first")
+        self._process_1 = int(told[1])
+        self._descriptors["process 1"] = os.pidfd_open(self._process_1)
+
+    async def _wait_for_process_1(self) -> None:
+        """While bubblewrap starts, its child does not yet die with it, so we have to know which it is."""
+        told = self._loop.create_future()
+        self._loop.add_reader(
+            self._descriptors["info"], lambda: told.done() or told.set_result(None)
+        )
+        try:
+            await asyncio.wait([told], timeout=GRACE_SECONDS)
+        finally:
+            self._loop.remove_reader(self._descriptors["info"])
+        with suppress(OSError, ValueError):  # it ended before it started a child
+            self._hold_process_1()
 
     # Commands.
 
@@ -544,16 +592,12 @@ class BubblewrapSandbox(FolderSandbox):
         if "process 1" in self._descriptors:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptors["process 1"], signal.SIGKILL)
-        else:
-            self._kill_bubblewrap()
-
-    def _kill_bubblewrap(self) -> None:
-        """Bubblewrap and its child: while that is starting, it does not yet die with its parent."""
-        if self._bwrap is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._bwrap.pid, signal.SIGKILL)
+        elif self._bwrap is not None:
+            self._bwrap.kill()
 
     async def stop(self) -> None:
+        if self._bwrap is not None and "process 1" not in self._descriptors:
+            await self._wait_for_process_1()
         self._kill()
         try:
             if self._bwrap is not None and not self._ended.done():
@@ -565,7 +609,7 @@ class BubblewrapSandbox(FolderSandbox):
                 if name in self._descriptors:
                     self._loop.remove_reader(self._descriptors[name])
             if self._bwrap is not None:
-                self._kill_bubblewrap()
+                self._bwrap.kill()
                 if not self._ended.done():
                     self._ended.set_result(None)
                 self._bwrap.wait()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Limits, SandboxBackend, Setup
+from upskill.sandboxes import Limits, SandboxBackend, Setup, private_paths
 from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, wrap_in_shell
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -17,6 +17,7 @@ PROFILE = """(version 1)
 (allow process-fork)
 (allow process-exec (subpath "/bin") (subpath "/sbin") (subpath "/usr") (subpath "/System")
   (subpath "/Library/Developer/CommandLineTools") (subpath "/opt/homebrew") (subpath "{root}"){mounted})
+(deny file-read*{private})
 (allow signal (target same-sandbox))
 (allow process-info* (target same-sandbox))
 (allow sysctl-read)
@@ -63,9 +64,12 @@ def profile(root: Path, setup: Setup) -> str:
     mounted = "".join(
         f" (subpath {_quote(os.fspath(path))})" for path in setup.readonly_mounts.values()
     )
+    private = "".join(f" (subpath {_quote(str(path))})" for path in private_paths())
     port = setup.proxy_port
     network = "" if port is None else f'(allow network-outbound (remote tcp "localhost:{port}"))\n'
-    return PROFILE.format(root=_quote(str(root))[1:-1], mounted=mounted, network=network)
+    return PROFILE.format(
+        root=_quote(str(root))[1:-1], mounted=mounted, private=private, network=network
+    )
 
 
 def _quote(path: str) -> str:

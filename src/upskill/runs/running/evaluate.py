@@ -9,6 +9,7 @@ from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upskill.agents import AGENTS, ExternalAgent
@@ -25,6 +26,7 @@ from upskill.runs.running.past_draws import PastDraws, find_dropped_cases
 from upskill.runs.running.probe import probe_for_cache
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, open_store
+from upskill.runs.stores.addresses import is_url
 from upskill.skills import Skill
 from upskill.skills.seen import load_seen
 from upskill.suites import Suite
@@ -115,7 +117,7 @@ class _Run:
         options, store = self.options, self.store
         self._check_replay()
         self.executor.check(self.plan, self.models)
-        sandbox = await _choose_sandbox(self.plan)
+        sandbox = await _choose_sandbox(self.plan, self.store)
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
         self.plan = replace(self.plan, dropped=find_dropped_cases(self.plan, store))
         known = store.find_run(self.plan)
@@ -390,12 +392,15 @@ def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, An
     }
 
 
-async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
+async def _choose_sandbox(plan: Plan, store: Store) -> SandboxChoice | None:
     """Tested before the first call; None if no trial needs a sandbox."""
     if not plan.acts and not any(case.needs_sandbox for case in plan.suite.cases):
         return None
-    from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
+    from upskill.sandboxes import PRIVATE, choose_sandbox  # noqa: PLC0415 - only where something acts
 
+    for private in (plan.skill.folder, plan.suite.source, store.address):
+        if private and not is_url(str(private)):
+            PRIVATE.add(Path(private))
     chosen = await choose_sandbox(plan.sandbox or None)
     if any(case.gpu and (plan.acts or case.needs_sandbox) for case in plan.suite.cases):
         from upskill.sandboxes.gpu import check_gpu  # noqa: PLC0415
