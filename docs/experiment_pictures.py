@@ -41,7 +41,6 @@ def rules(score: dict[str, Any]) -> str:
             x = LEFT + score["cases"].index(case) * width + 1
             shade = "taken" if case in score["new"] else "own"
             picture.rect(x, picture.height + 1, width - 2, ROW - 2, shade)
-        picture.words.append(f"{text}: mentioned by {', '.join(rule['shared_by'])}.")
         picture.height += ROW
     picture.legend([("own", "mentions it"), ("taken", "new case that mentions it")])
     picture.paragraph("Bold: no case mentioned it before.")
@@ -63,10 +62,6 @@ def proposals(challenge: dict[str, Any]) -> str:
     for each in challenge["proposals"]:
         tone = "with" if each["status"] == "counterexample" else "without"
         picture.circle(x(each["without"]), y(each["with"]), tone)
-        rates = f"{percent(each['without'])} without the skill and {percent(each['with'])} with it"
-        picture.words.append(
-            f"{each['id']}: {rates}, {each['status']} after {each['rounds']} rounds."
-        )
     picture.height = bottom + 20
     picture.paragraph("Pass rate without the skill")
     picture.legend([("with", "counterexample"), ("without", "given up: no clear loss")])

@@ -63,7 +63,9 @@ def tiers(results: dict[str, Any]) -> str:
         else "The tiers that take a GPU, correct and faster, are not graded yet."
     )
     document: dict[str, Any] = {"skill": {"name": "h100-kernels"}, "models": models}
-    return pass_rates(document, notes=[note] if note else [])
+    picture = pass_rates(document)
+    picture.paragraph(note)
+    return picture.svg()
 
 
 def speeds(table: list[tuple[str, ...]]) -> str:
@@ -96,9 +98,6 @@ def speeds(table: list[tuple[str, ...]]) -> str:
                     scale(math.log(float(low))), y, scale(math.log(float(high))), y, "soft"
                 )
             picture.circle(scale(math.log(float(ratio))), y, tone)
-        picture.words.append(
-            f"{name}: {figures[0]} times as fast as eager, {figures[3]} as torch.compile."
-        )
         picture.height += ROW
     picture.height = bottom + 22
     picture.legend([("without", "as PyTorch eager"), ("with", "as torch.compile")])

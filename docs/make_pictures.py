@@ -22,7 +22,7 @@ from typing import Any
 import experiment_pictures
 import kernel_pictures
 
-from upskill.reports.svg import lift_by_group, pass_rates
+from upskill.reports.svg import lift, pass_rates
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES, RECORDED = ROOT / "docs" / "pictures", ROOT / "examples" / "recorded"
@@ -74,13 +74,16 @@ def drawn(documents: dict[str, dict[str, Any]]) -> dict[str, str]:
         name: [model | {"model": MODELS[model["model"]]} for model in document["models"]]
         for name, document in documents.items()
     }
-    groups = {f"{SHOWN[name][0]}: {SHOWN[name][2]}": models for name, models in named.items()}
-    first = documents[FIRST] | {"models": named[FIRST]}
+    every = [
+        model | {"model": f"{model['model']}, {name}"}
+        for name, models in named.items()
+        for model in models
+    ]
+    rates = pass_rates(documents[FIRST] | {"models": named[FIRST]})
+    rates.paragraph("48 cases about building CUDA kernels, one run each.")
     return {
-        "pass-rates.svg": pass_rates(
-            first, notes=["48 cases about building CUDA kernels, one run each."]
-        ),
-        "lift.svg": lift_by_group("What small models gain", groups),
+        "pass-rates.svg": rates.svg(),
+        "lift.svg": lift({"skill": {"name": "the examples"}, "models": every}).svg(),
     }
 
 

@@ -23,7 +23,7 @@ from upskill.reports.cases import (
     word_diff,
 )
 from upskill.reports.evaluated import ReportContext, report_evaluation
-from upskill.reports.html import Axis, render
+from upskill.reports.html import render
 from upskill.reports.report import (
     Column,
     Headline,
@@ -34,6 +34,7 @@ from upskill.reports.report import (
     Section,
     Table,
 )
+from upskill.reports.svg import Scale
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores.rows import Review
 from upskill.traces import Step
@@ -387,9 +388,9 @@ def test_words_are_compared_where_they_have_enough_in_common() -> None:
 
 
 def test_all_intervals_share_an_axis_with_zero_on_it() -> None:
-    axis = Axis.of([Measure(0.75, 0.56, 0.87), Measure(-0.1, -0.2, 0.05)])
-    assert axis.ticks == (-0.5, 0.0, 0.5, 1.0)
-    assert Axis.of([Measure(0.0)]).ticks == (0.0, 0.05)
+    scale = Scale.around([0.75, 0.56, 0.87, -0.1, -0.2, 0.05, None], 0, 100)
+    assert scale.ticks() == [-0.5, 0.0, 0.5, 1.0]
+    assert Scale.around([0.0], 0, 100).high == 0.2
 
 
 # The command.

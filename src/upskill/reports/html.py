@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from math import ceil, floor
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
@@ -31,7 +30,7 @@ from upskill.reports.report import (
     Report,
     Table,
 )
-from upskill.reports.svg import for_page
+from upskill.reports.svg import Scale, for_page
 from upskill.reports.trial_rows import write_arguments
 from upskill.sandboxes import printable
 from upskill.traces import Step
@@ -42,7 +41,6 @@ NOTES = 3  # besides caveats; more are folded
 MAX_MARKS = 10  # draws that have a sign each
 SIGNS = {True: "✓", False: "✗", None: "·"}
 WORDS = {True: "good", False: "bad", None: "open"}
-TICKS = (0.05, 0.1, 0.25, 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,35 +126,14 @@ def _models(groups: Iterable[CaseGroup]) -> list[str]:
 # ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Axis:
-    """The axis that all intervals of a column share."""
-
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-
-    @classmethod
-    def of(cls, measures: Iterable[Measure]) -> Axis:
-        ends = [0.0]
-        for measure in measures:
-            ends += [end for end in (measure.value, measure.low, measure.high) if end is not None]
-        low, high = min(ends), max(ends)
-        width = max(high - low, 0.2)
-        step = next((step for step in TICKS if width / step <= 4), TICKS[-1])
-        first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-        last = max(last, first + 1)
-        ticks = tuple(step * number for number in range(first, last + 1))
-        return cls(ticks[0], ticks[-1], ticks)
-
-    def at(self, value: float) -> str:
-        return f"{2 + 96 * (value - self.low) / (self.high - self.low):.4g}%"
-
-
-def axis_of(table: Table, column: int) -> Axis | None:
+def axis_of(table: Table, column: int) -> Scale | None:
+    """The axis that all intervals of a column share, in % of its width."""
     cells = (row[column] for row in table.rows)
     measures = [cell for cell in cells if isinstance(cell, Measure) and cell.value is not None]
-    return Axis.of(measures) if measures and table.columns[column].kind == "points" else None
+    if not measures or table.columns[column].kind != "points":
+        return None
+    ends = [end for each in measures for end in (each.value, each.low, each.high)]
+    return Scale.around(ends, 2, 98)
 
 
 def write_cell(cell: Cell, kind: Kind) -> Markup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -12,10 +12,10 @@ from upskill.outputs import check_ours, whole_file, whole_folder
 from upskill.plain import counted
 from upskill.reports.exports import MARKER, FileExport, StoredRun
 from upskill.reports.figures import document
-from upskill.reports.svg import PICTURES, Draw, lift, picture_named
-from upskill.runs.results.evaluation import evaluation_of
+from upskill.reports.numbers import INVALID
+from upskill.reports.svg import PICTURES
+from upskill.runs.results.evaluation import Evaluation, evaluation_of
 from upskill.runs.results.shown import is_cut_short
-from upskill.runs.stores import Run
 
 
 @dataclass(frozen=True)
@@ -24,35 +24,48 @@ class _Pictures(FileExport):
         target = Path(path)
         if target.is_dir() or not target.suffix:
             with whole_folder(target, MARKER, force=force) as folder:
-                for name, draw in PICTURES.items():
-                    (folder / f"{name}.svg").write_text(_draw(run, draw), encoding="utf-8")
+                for name in PICTURES:
+                    (folder / f"{name}.svg").write_text(_draw(run, name), encoding="utf-8")
             return
         if target.suffix.lower() != ".svg":
             hint = "Use a file name that ends in .svg, or a folder."
             raise UsageError(f"{target}: not a supported picture format", hint)
         check_ours(target, force=force)
         with whole_file(target, private=True) as stream:
-            stream.write(_draw(run, picture_named(target.stem)).encode())
+            stream.write(_draw(run, target.stem).encode())
 
 
 def _write(run: StoredRun, stream: BinaryIO) -> None:
-    stream.write(_draw(run, lift).encode())
+    stream.write(_draw(run).encode())
 
 
 EXPORT = _Pictures(_write, ".svg", has_answers=False)
 
 
-def _draw(run: StoredRun, draw: Draw) -> str:
-    figures = document(evaluation_of(run.store, run.run))
-    return f"{draw(figures, notes=_left_out(run.run))}\n"
+def _draw(run: StoredRun, name: str = "") -> str:
+    """The picture that a name asks for: the lift, unless it says rates or tokens."""
+    drawn = "lift"
+    if "rates" in name.lower():
+        drawn = "pass-rates"
+    elif "tokens" in name.lower():
+        drawn = "tokens"
+    evaluation = evaluation_of(run.store, run.run)
+    picture = PICTURES[drawn](document(evaluation))
+    for line in dict.fromkeys(_caveats(evaluation)):
+        picture.paragraph(line)
+    return f"{picture.svg()}\n"
 
 
-def _left_out(run: Run) -> Sequence[str]:
-    """What a picture does not show, in a sentence."""
-    scored = run.passed + run.failed
-    trials = counted(run.trials, "trial")
+def _caveats(evaluation: Evaluation) -> Iterator[str]:
+    """What belongs to the picture but cannot be drawn."""
+    run = evaluation.run
+    missing = f"{run.errored:,} of {counted(run.trials, 'trial')} are missing."
     if is_cut_short(run):
-        also = f", {run.errored:,} missing" if run.errored else ""
-        again = "Run the same eval again to continue."
-        return [f"Not finished: {scored:,} of {trials} scored{also}. {again}"]
-    return [f"{run.errored:,} of {trials} are missing."] if run.errored else []
+        scored = f"{run.passed + run.failed:,} of {counted(run.trials, 'trial')} scored"
+        yield f"Not finished: {scored}. Run the same eval again to continue."
+    if run.errored:
+        yield missing
+    if evaluation.leaked:
+        yield INVALID
+    for verdict in evaluation.verdicts:
+        yield from verdict.caveats
