@@ -126,51 +126,7 @@ def take_screenshots(run: str) -> None:
             page.wait_for_selector("html[data-ready]", state="attached")
             page.screenshot(path=PICTURES / f"{name}.png")
             page.close()
-        page = browser.new_page(
-            viewport={"width": 1060, "height": 800}, color_scheme="light", device_scale_factor=2
-        )
-        page.set_content(summary_page())
-        page.locator(".comment").screenshot(path=PICTURES / "ci.png")
         browser.close()
-
-
-# As GitHub shows a comment of a bot below a pull request.
-COMMENT = """<style>
-body { font: 14px/1.5 -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif; color: #1f2328; margin: 16px }
-.comment { border: 1px solid #d1d9e0; border-radius: 6px }
-.head { background: #f6f8fa; border-bottom: 1px solid #d1d9e0; border-radius: 6px 6px 0 0; padding: 8px 16px }
-.head { color: #59636e }
-.head b { color: #1f2328 }
-.bot { border: 1px solid #d1d9e0; border-radius: 2em; padding: 0 6px; font-size: 12px }
-.body { padding: 16px }
-h3 { font-size: 1.25em; margin: 0 0 16px }
-table { border-collapse: collapse; margin-bottom: 16px }
-th, td { border: 1px solid #d1d9e0; padding: 6px 13px; text-align: left }
-tr:nth-child(2n) td { background: #f6f8fa }
-code { background: #818b981f; border-radius: 6px; padding: 0.2em 0.4em }
-code { font: 85% ui-monospace, "DejaVu Sans Mono", monospace }
-p { margin: 0 0 16px } p:last-child { margin: 0 }
-</style>
-<div class="comment"><div class="head"><b>github-actions</b> <span class="bot">bot</span> commented</div>
-<div class="body">"""
-
-
-MARKS = {"✅": ("#1a7f37", "M4 9l4 4 6-8"), "❌": ("#cf222e", "M5 5l8 8M13 5l-8 8")}
-
-
-def summary_page() -> str:
-    """The summary in docs/how-to/ci.md, which is a measured one."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - only for this picture
-
-    page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
-    summary = page.split("```markdown\n")[1].split("```")[0]
-    html = MarkdownIt("commonmark", {"breaks": True}).enable("table").render(summary)
-    for mark, (color, path) in MARKS.items():  # which need a font of their own
-        box = f'<svg width="18" height="18"><rect width="18" height="18" rx="3" fill="{color}"/>'
-        html = html.replace(
-            mark, f'{box}<path d="{path}" stroke="#fff" stroke-width="2.5" fill="none"/></svg>'
-        )
-    return f"<!doctype html><meta charset=utf-8>{COMMENT}{html}</div></div>"
 
 
 def main() -> int:
