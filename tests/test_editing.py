@@ -407,7 +407,7 @@ def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(
     # A new version that was run on the other suite only has no verdict yet.
     write_skill(skill, cases=8, body="# Greeting\n\nSay ahoy, always.")
     assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json").code == 0
-    assert "another version, its suite changed since\n" in upskill("list").out
+    assert "another version, its suite changed since" in upskill("list").out
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_list_says_which_of_skill_suite_and_model_changed_since_the_verdict(
     suite = skill / "evals" / "suite.json"
     suite.write_text(suite.read_text().replace("guest 2", "guest 22"), encoding="utf-8")
     for _ in ("from the store", "from the receipt"):
-        assert "its suite and its model changed since\n" in upskill("list").out
+        assert "its suite and its model changed since" in upskill("list").out
         assert upskill("list", "--json").json[0]["verdicts"][0]["changed"] == ["suite", "model"]
         shutil.rmtree(home / "runs", ignore_errors=True)
 

@@ -50,7 +50,6 @@ from upskill.suites.queries import FIRES, Queries, Query
 from upskill.verdicts.line import (
     SIGNS,
     cases_in_words,
-    decision_in_words,
     describe_verdict,
     lift_in_words,
 )
@@ -258,8 +257,7 @@ def _decision(verdict: Verdict, evaluation: Evaluation) -> Cell:
         return Headline("INVALID", "bad", "✗")
     if evaluation.run.plan.part:
         return Headline("no verdict", "open")
-    words = decision_in_words(verdict.to_dict())
-    return Headline(words, TONES[verdict.decision], SIGNS[verdict.decision])
+    return Headline.of_decision(verdict.to_dict())
 
 
 def _lift(verdict: Verdict, _: Evaluation) -> Cell:

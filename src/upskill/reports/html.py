@@ -52,8 +52,9 @@ class Surroundings:
     links: Sequence[tuple[str, str]] = ()  # above the title: words and address
     addresses: Mapping[str, str] = field(default_factory=dict[str, str])  # of what cells name
     cases: str = ""  # where a case is shown without limits, before its id
-    takes_reviews: bool = False
-    data: Mapping[str, str] = field(default_factory=dict[str, str])  # for its script
+    data: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # for its script; `run` takes reviews
 
 
 def render(report: Report, surroundings: Surroundings | None = None) -> str:

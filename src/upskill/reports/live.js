@@ -1,5 +1,8 @@
 {
-  const { wait, revision, run = "", address } = document.documentElement.dataset;
+  const { follows, revision, run = "", address } = document.documentElement.dataset;
+  const { requestStart, responseEnd } = performance.getEntriesByType("navigation")[0];
+  // Ten times as long as the server took for the page, so that it does little else than the run.
+  const wait = Math.max(1000, 10 * (responseEnd - requestStart));
   const state = () => `state of ${location.pathname}`;
   const inputs = [...document.querySelectorAll("input, select")];
   const details = [...document.querySelectorAll("details")];
@@ -36,7 +39,7 @@
     const isBusy = document.hidden || document.activeElement?.matches("input");
     try {
       const found = await (await fetch(`${address}revision?run=${encodeURIComponent(run)}`)).text();
-      if (found === revision || isBusy) return setTimeout(follow, 1000 * wait);
+      if (found === revision || isBusy) return setTimeout(follow, wait);
     } catch {
       return say("The server has ended. `upskill view` starts it again.");
     }
@@ -69,5 +72,5 @@
     review(event.target, markOf(event.target));
   });
   restore();
-  if (wait) setTimeout(follow, 1000 * wait);
+  if (follows !== undefined) setTimeout(follow, wait);
 }

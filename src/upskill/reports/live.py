@@ -12,13 +12,12 @@ import errno
 import hmac
 import logging
 import re
-import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from secrets import token_urlsafe
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote, urlsplit
 
 from aiohttp import hdrs, web
@@ -26,23 +25,12 @@ from aiohttp.typedefs import Handler, Middleware
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upskill.errors import UpskillError, UsageError
-from upskill.plain import counted
 from upskill.reports.cases import CaseReader
 from upskill.reports.comparison import report_comparison
 from upskill.reports.evaluated import ReportContext, report_evaluation
 from upskill.reports.html import Surroundings, asset, policy_of, render
-from upskill.reports.report import (
-    TONES,
-    CaseGroup,
-    Cell,
-    Column,
-    Headline,
-    Measure,
-    Note,
-    Report,
-    Table,
-)
-from upskill.reports.skills import limits_in_words, skill_verdicts, verdict_row
+from upskill.reports.report import CaseGroup, Note, Report, Table
+from upskill.reports.runs import latest_tables, read_rows, run_tables
 from upskill.reports.versions import report_versions
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.results.comparison import Side, compare, latest_pair
@@ -52,14 +40,12 @@ from upskill.runs.results.shown import mark_shown
 from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Review, Run, Store
 from upskill.runs.stores.rows import FeedbackVerdict
-from upskill.verdicts.line import SIGNS, decision_in_words
 
 logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 PORT = 8321
 MAX_POST = 1_000_000  # bytes
-MAX_RUNS = 200  # on one page
-WAIT = 10  # times as long as a page took to render, before it is rendered again
+MAX_RUNS = 50  # on one page
 MAX_SEED = 2**63 - 1  # that a store can hold
 
 
@@ -72,16 +58,17 @@ class Page:
     links: tuple[tuple[str, str], ...] = ()
     addresses: Mapping[str, str] = field(default_factory=dict[str, str])
     is_running: bool = False
-    is_case: bool = False
+
+
+Build = Callable[[Mapping[str, str]], Page]
 
 
 class LivePage:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.token = token_urlsafe(24)
-        self._rendering = (
-            asyncio.Lock()
-        )  # one page at a time, so that a run in progress is not slowed down
+        # One page at a time, so that a run in progress is not slowed down.
+        self._rendering = asyncio.Lock()
 
     def address(self, port: int, run: str = "") -> str:
         return f"http://{HOST}:{port}{self.path('run', run) if run else self.path()}"
@@ -103,70 +90,62 @@ class LivePage:
         app.router.add_post("/{token}/run/{run}/review", self._review)
         return app
 
-    def _show(self, build: Callable[[Mapping[str, str]], Page]) -> Handler:
+    def _show(self, build: Build) -> Handler:
         async def show(request: web.Request) -> web.Response:
+            asked = {**request.query, **request.match_info}
             async with self._rendering:
-                html, policy = await asyncio.to_thread(
-                    self._render, build, {**request.query, **request.match_info}
-                )
-            response = web.Response(text=html, content_type="text/html")
-            response.headers["Content-Security-Policy"] = policy
+                response = await asyncio.to_thread(self._render, build, asked)
             response.enable_compression()
             return response
 
         return show
 
-    def _render(
-        self, build: Callable[[Mapping[str, str]], Page], asked: Mapping[str, str]
-    ) -> tuple[str, str]:
-        began = time.monotonic()
-        revision = self._revision_of(asked.get("run", ""))
-        page = build(asked)
+    def _render(self, build: Build, asked: Mapping[str, str]) -> web.Response:
+        status = 200
+        try:
+            # Before anything is read, so that what comes meanwhile is seen as a change.
+            revision = self._revision_of(asked.get("run", ""))
+            page = build(asked)
+        except UsageError as error:
+            status, revision, page = 404, "", self._missing(error)
+        data = {"revision": revision, "address": self.path()}
+        if page.run:
+            data["run"] = page.run
+        if page.is_running:
+            data["follows"] = ""
         surroundings = Surroundings(
             script=asset("live.js"),
             policy="; connect-src 'self'",
             links=page.links,
             addresses=page.addresses,
-            cases="" if page.is_case or not page.run else self.path("run", page.run, "case", ""),
-            takes_reviews=bool(page.run),
-            data={"revision": revision, "address": self.path()}
-            | ({"run": page.run} if page.run else {}),
+            cases=self.path("run", page.run, "case", ""),
+            data=data,
         )
         html = render(page.report, surroundings)
-        if page.is_running:
-            wait = max(1.0, WAIT * (time.monotonic() - began))
-            html = html.replace("<html ", f'<html data-wait="{wait:.1f}" ', 1)
-        return html, f"{policy_of(surroundings)}; frame-ancestors 'none'"
+        policy = f"{policy_of(surroundings)}; frame-ancestors 'none'"
+        response = web.Response(status=status, text=html, content_type="text/html")
+        response.headers["Content-Security-Policy"] = policy
+        return response
 
     # Pages
     # --------------------------------------------------------------------------------------------
 
     def index(self, _: Mapping[str, str]) -> Page:
         runs = list(islice(self._listed(), MAX_RUNS + 1))
-        addresses = {run.id: self.path("run", run.id) for run in runs}
-        addresses |= {run.skill: self.path("skill", run.skill) for run in runs}
-        tables = [_runs_table(self.store, runs[:MAX_RUNS])] if runs else []
-        skills = list(dict.fromkeys(run.skill for run in runs))
-        if skills:
-            tables.insert(0, _skills_table(self.store, skills))
-        notes = (
-            [Note("No run is stored here yet. `upskill eval SKILL` makes one.")] if not runs else []
-        )
+        shown = runs[:MAX_RUNS]
+        notes: list[Note] = []
+        if not runs:
+            notes.append(Note("No run is stored here yet. `upskill eval SKILL` makes one."))
         if len(runs) > MAX_RUNS:
-            notes.append(
-                Note(f"Only the latest {MAX_RUNS} runs. `upskill runs` prints all of them.")
-            )
-        return Page(
-            report=Report(
-                title="Skills and runs",
-                data={},
-                subject=self.store.location or "",
-                tables=tuple(tables),
-                notes=tuple(notes),
-            ),
-            addresses=addresses,
-            is_running=True,
+            notes.append(Note(f"The latest {MAX_RUNS} runs. `upskill runs --all` has all of them."))
+        report = Report(
+            title="Skills and runs",
+            data={},
+            subject=self.store.location or "",
+            tables=tuple(self._tables(shown)),
+            notes=tuple(notes),
         )
+        return Page(report=report, addresses=self._addresses(shown), is_running=True)
 
     def _listed(self) -> Iterator[Run]:
         """Also a search while it goes on."""
@@ -174,28 +153,39 @@ class LivePage:
             if run.purpose != "search" or self.store.is_claimed(run):
                 yield run
 
+    def _tables(self, runs: Sequence[Run], *between: Table) -> Iterator[Table]:
+        """The latest verdict of each skill and model, and of each run."""
+        rows = read_rows(self.store, runs)
+        yield from latest_tables(row for row in rows[::-1] if not row.is_trigger_test)
+        yield from between
+        for table in run_tables(rows):
+            yield replace(table, title=table.title or "Runs")
+
+    def _addresses(self, runs: Iterable[Run]) -> dict[str, str]:
+        """Of what tables name."""
+        addresses: dict[str, str] = {}
+        for run in runs:
+            addresses[run.skill] = self.path("skill", run.skill)
+            addresses[run.id] = self.path("run", run.id)
+        return addresses
+
     def run(self, asked: Mapping[str, str]) -> Page:
-        run = self._find(asked["run"])
+        run = self.store.run(asked["run"])
         mark_shown(self.store, run)
-        evaluation = evaluation_of(self.store, run)
+        report = report_evaluation(evaluation_of(self.store, run), ReportContext(store=self.store))
+        before = f"{self.path('compare')}?after={quote(run.id, safe='')}"
         return Page(
-            report=report_evaluation(evaluation, ReportContext(store=self.store)),
+            report=report,
             run=run.id,
-            links=(
-                *self._links(run.skill),
-                (
-                    "Compare with the run before",
-                    f"{self.path('compare')}?after={quote(run.id, safe='')}",
-                ),
-            ),
+            links=(*self._links(run.skill), ("Compare with the run before", before)),
             is_running=self.store.is_claimed(run),
         )
 
     def case(self, asked: Mapping[str, str]) -> Page:
         """One case without limits of size."""
-        run = self._find(asked["run"])
+        run = self.store.run(asked["run"])
         if asked["case"] not in run.plan.suite.by_id:
-            raise web.HTTPNotFound(text=f"{run.id} has no case with this id.\n")
+            raise UsageError(f"{run.id} has no case with this id")
         mark_shown(self.store, run)
         reader = CaseReader(evaluation_of(self.store, run), self.store)
         case = reader.case(asked["case"])
@@ -204,64 +194,58 @@ class LivePage:
             report=Report(title=case.id, data={}, subject=run.id, groups=lambda: (group,)),
             run=run.id,
             links=(*self._links(run.skill), (run.id, self.path("run", run.id))),
-            is_case=True,
         )
 
     def skill(self, asked: Mapping[str, str]) -> Page:
-        """The versions of a skill and its runs."""
+        """What each model makes of a skill, its versions and its runs."""
         name = asked["skill"]
         runs = list(islice(self.store.runs(name, newest_first=True), MAX_RUNS))
         if not runs:
-            raise web.HTTPNotFound(text="No stored run has a skill with this name.\n")
+            raise UsageError("No stored run has a skill with this name")
         report = report_versions(name, list_versions(self.store, name))
+        versions = replace(report.tables[0], title="Versions")
+        compared = f"{self.path('compare')}?skill={quote(name, safe='')}"
         return Page(
-            report=replace(report, tables=(*report.tables, _runs_table(self.store, runs))),
-            links=(
-                ("All runs", self.path()),
-                ("Compare its latest runs", f"{self.path('compare')}?skill={quote(name, safe='')}"),
-            ),
-            addresses={run.id: self.path("run", run.id) for run in runs},
+            report=replace(report, title=name, tables=tuple(self._tables(runs, versions))),
+            links=(("All runs", self.path()), ("Compare its latest runs", compared)),
+            addresses=self._addresses(runs),
         )
 
     def compare(self, asked: Mapping[str, str]) -> Page:
-        """Two runs; those that are not named are the latest that can be compared."""
-        listed = list(
-            islice(self.store.runs(asked.get("skill"), newest_first=True, listed=True), MAX_RUNS)
+        """A run, else the latest, with the latest one before it that can be compared."""
+        store = self.store
+        runs = list(
+            islice(store.runs(asked.get("skill"), newest_first=True, listed=True), MAX_RUNS)
         )
-        befores, afters = listed, listed
-        if "before" in asked:
-            befores = [self._find(asked["before"])]
-        if "after" in asked:
-            afters = [self._find(asked["after"])]
-        pair = (befores[0], afters[0])
-        if "before" not in asked or "after" not in asked:
-            pair = latest_pair(self.store, befores, afters)
+        afters = [store.run(asked["after"])] if "after" in asked else runs
+        pair = latest_pair(store, runs, afters)
         if pair is None:
-            raise UsageError("no two finished runs share a skill, a model and cases")
+            raise UsageError(
+                "Nothing to compare: no two finished runs share a model, cases and a baseline",
+                "Run `upskill eval` again after editing the skill. `upskill compare BEFORE AFTER`"
+                " compares any two runs that share cases.",
+            )
         before, after = pair
         for run in pair:
-            mark_shown(self.store, run)
-        models = [model for model in before.models if model in after.models]
-        sides = [(Side(before, model, "skill"), Side(after, model, "skill")) for model in models]
-        if not sides:
-            sides = [
-                (Side(before, before.models[0], "skill"), Side(after, after.models[0], "skill"))
-            ]
-        comparisons = [compare(self.store, *pair) for pair in sides]
+            mark_shown(store, run)
+        comparisons = [
+            compare(store, Side(before, model, "skill"), Side(after, model, "skill"))
+            for model in before.models
+            if model in after.models
+        ]
         return Page(
-            report=report_comparison(comparisons, self.store),
+            report=report_comparison(comparisons, store),
             links=self._links(after.skill),
-            addresses={run.id: self.path("run", run.id) for run in pair},
+            addresses=self._addresses(pair),
         )
+
+    def _missing(self, error: UsageError) -> Page:
+        notes = (Note(error.hint),) if error.hint else ()
+        report = Report(title=f"{error.message}.", data={}, notes=notes)
+        return Page(report=report, links=(("All runs", self.path()),))
 
     def _links(self, skill: str) -> tuple[tuple[str, str], ...]:
         return ("All runs", self.path()), (f"Versions of {skill}", self.path("skill", skill))
-
-    def _find(self, name: str) -> Run:
-        try:
-            return self.store.run(name)
-        except UsageError as error:
-            raise web.HTTPNotFound(text=f"{error.message}\n") from error
 
     # Changes and reviews
     # --------------------------------------------------------------------------------------------
@@ -274,7 +258,7 @@ class LivePage:
         """Changes with every result, and when the command that runs it ends."""
         if not name:
             return str(self.store.revision())
-        run = self._find(name)
+        run = self.store.run(name)
         return f"{self.store.revision(run)} {self.store.is_claimed(run)}"
 
     async def _review(self, request: web.Request) -> web.Response:
@@ -285,15 +269,15 @@ class LivePage:
         except ValidationError as error:
             message = error.errors(include_url=False)[0]["msg"]
             raise web.HTTPBadRequest(text=f"Invalid review: {message}\n") from error
-        run = await asyncio.to_thread(self._find, request.match_info["run"])
-        await asyncio.to_thread(self._store_review, run, review)
+        await asyncio.to_thread(self._store_review, request.match_info["run"], review)
         return web.Response(text="Stored.\n")
 
-    def _store_review(self, run: Run, review: SentReview) -> None:
+    def _store_review(self, name: str, review: SentReview) -> None:
         """For each of the equal answers."""
+        run = self.store.run(name)
         trials = [Trial(review.model, review.case, review.arm, seed) for seed in review.seeds]
         if any(self.store.result(run, trial) is None for trial in trials):
-            raise web.HTTPNotFound(text="Trial not found.\n")
+            raise UsageError("no such trial")
         note = review.note.strip()
         for trial in trials:
             if review.verdict or note:
@@ -313,74 +297,6 @@ class SentReview(BaseModel):
     )
     verdict: FeedbackVerdict
     note: str = Field(max_length=MAX_NOTE)
-
-
-# The tables of the index
-# ------------------------------------------------------------------------------------------------
-
-
-def _skills_table(store: Store, skills: Iterable[str]) -> Table:
-    """The latest verdict of each skill and model."""
-    columns = (
-        Column("Skill"),
-        Column("Model"),
-        Column("Result"),
-        Column("Lift in points", "points"),
-        Column("Of"),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for skill in skills:
-        name = skill
-        for row in skill_verdicts(store, skill):
-            of = limits_in_words(row)
-            rows.append((name, row["model"], _decision(row), _lift(row), of))
-            name = ""
-    return Table(columns=columns, rows=tuple(rows))
-
-
-def _runs_table(store: Store, runs: Iterable[Run]) -> Table:
-    columns = (
-        Column("Run", "code"),
-        Column("State"),
-        Column("Skill"),
-        Column("When"),
-        Column("Results"),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for run in runs:
-        verdicts = [verdict_row(verdict) for verdict in run.plan.analysis.kept.verdicts]
-        results = [f"{row['model']}: {decision_in_words(row)}" for row in verdicts]
-        when = run.created[:16].replace("T", " ")
-        rows.append(
-            (
-                run.id,
-                _state(store, run),
-                run.skill,
-                when,
-                "; ".join(results) or ", ".join(run.models),
-            )
-        )
-    return Table(title="Runs", columns=columns, rows=tuple(rows))
-
-
-def _decision(row: Mapping[str, Any]) -> Headline:
-    decision = str(row["decision"])
-    return Headline(decision_in_words(row), TONES.get(decision, "open"), SIGNS.get(decision, ""))
-
-
-def _lift(row: Mapping[str, Any]) -> Cell:
-    low, high = row["interval"] or (None, None)
-    return Measure(row["lift"], low, high)
-
-
-def _state(store: Store, run: Run) -> Headline:
-    done = run.passed + run.failed + run.errored
-    of = f"{done:,} of {counted(run.trials, 'trial')}"
-    if store.is_claimed(run):
-        return Headline(f"running: {of}", "good", "●")
-    if done < run.trials and not run.plan.analysis.kept.verdicts:
-        return Headline(f"interrupted: {of}", "bad", "✗")
-    return Headline(of, "neutral")
 
 
 # The server
@@ -444,8 +360,8 @@ def make_guard(token: str) -> Middleware:
             error.headers.update(HEADERS)
             raise
         except UpskillError as error:
-            # A bad request, or a problem with the store.
-            status = 400 if isinstance(error, UsageError) else 503
+            # Something that is not there, or a problem with the store.
+            status = 404 if isinstance(error, UsageError) else 503
             return _refuse(status, f"{error.message}. {error.hint}".strip())
         except Exception:
             logger.exception("a bug in the live page")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from upskill.runs.planning.plan import CheckFinding
 from upskill.traces import Step
+from upskill.verdicts.line import SIGNS, decision_in_words
 
 if TYPE_CHECKING:
     from upskill.verdicts.arms import ArmSummary
@@ -85,6 +86,13 @@ class Headline:
     text: str
     tone: Tone = "neutral"
     sign: str = ""
+
+    @classmethod
+    def of_decision(cls, verdict: Mapping[str, Any], limits: str = "") -> Headline:
+        """From a verdict as in JSON: ✓ helps; only 2 of 8 cases."""
+        decision = verdict["decision"]
+        words = "; ".join(filter(None, [decision_in_words(verdict), limits]))
+        return cls(words, TONES[decision], SIGNS[decision])
 
 
 # A headline in the second cell is the decision of its row: a page writes it below the name that the row begins with.

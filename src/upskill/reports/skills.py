@@ -11,11 +11,11 @@ from typing import Any
 
 from upskill.plain import dict_or_empty, listed
 from upskill.reports.numbers import points
-from upskill.reports.report import TONES, Cell, Column, Headline, Report, Table
+from upskill.reports.report import Cell, Column, Headline, Report, Table
 from upskill.runs.results.shown import limits_of, rank_of
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill
-from upskill.verdicts.line import SIGNS, decision_in_words
+from upskill.verdicts.line import decision_in_words
 
 MAX_RUNS = 50  # of a skill, the latest
 MAX_DESCRIPTION = 60  # characters
@@ -25,7 +25,6 @@ COLUMNS = (
     Column("Model"),
     Column("Last verdict"),
     Column("Lift", "points"),
-    Column("Of"),
     Column("Description", spare=True),
 )
 
@@ -62,22 +61,19 @@ def _rows(listed_skill: ListedSkill, name: str) -> list[tuple[Cell, ...]]:
     skill = listed_skill.skill
     description = shorten(skill.description, MAX_DESCRIPTION, placeholder="…")
     if not listed_skill.verdicts:
-        state = listed_skill.state
-        return [(name, skill.tokens, "", "not evaluated yet", "", state, description)]
+        state = "; ".join(filter(None, ["not evaluated yet", listed_skill.state]))
+        return [(name, skill.tokens, "", state, "", description)]
     rows: list[tuple[Cell, ...]] = []
     head: tuple[Cell, ...] = (name, skill.tokens)
     for row in listed_skill.verdicts:
-        decision = str(row["decision"])
-        tone = TONES[decision]
-        verdict = Headline(decision_in_words(row), tone, SIGNS[decision])
         of = [limits_in_words(row)]
         since = [f"its {part}" for part in row["changed"] if part != "skill"]
         if since:
             of.append(f"{listed(since)} changed since")
         if listed_skill.state:
             of.append(listed_skill.state)
-        limits = ", ".join(filter(None, of))
-        rows.append((*head, row["model"], verdict, row["lift"], limits, description))
+        verdict = Headline.of_decision(row, ", ".join(filter(None, of)))
+        rows.append((*head, row["model"], verdict, row["lift"], description))
         head, description = ("", ""), ""  # the next row is about the same skill
     return rows
 
