@@ -14,7 +14,7 @@ import pytest
 
 from browser import Browser, accessibility_problems, overflowing
 from conftest import Upskill, greetings, start, write_script, write_skill
-from live_server import HOSTILE, Live, add_runs, run_now, served
+from live_server import Live, add_runs, run_now, served
 from stored_runs import plan_of_models, result_of
 from upskill import Skill, Suite, Trial, open_store
 from upskill.suites.suite import CaseFilter
@@ -183,16 +183,6 @@ def test_a_run_of_a_part_replaces_no_verdict_of_the_index(tmp_path: Path) -> Non
         assert "only 2 of 8 cases" in live.ask().text
         run_now(store, skill, suite, [helped])
         assert "only 2 of 8 cases" not in live.ask().text.split("Runs")[0]
-
-
-def test_an_answer_that_should_do_harm_is_text(browser: Browser, site: Site) -> None:
-    def use(page: Any) -> tuple[str, Any]:
-        said = page.locator("pre", has_text="window.hacked").first.text_content()
-        return said, page.evaluate("window.hacked ?? null")
-
-    said, hacked = browser.run(use, f"{site.live.address}run/{site.first}/case/greet-1")
-    assert hacked is None
-    assert said.startswith(HOSTILE[:60])
 
 
 def test_what_there_is_not_is_said(site: Site) -> None:

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeGuard
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from upskill.reports.numbers import dollars, format_cell, format_measure
+from upskill.reports.numbers import dollars, format_cell, format_measure, percent
 from upskill.reports.report import (
     ArmAnswers,
     CaseAnswers,
     CaseGroup,
     Cell,
     Change,
-    Column,
+    Draw,
     Headline,
     Kind,
     Measure,
     ModelAnswers,
+    Note,
+    Outcome,
     Rate,
     Report,
     Table,
+    Tone,
 )
 from upskill.reports.svg import Scale, for_page
 from upskill.reports.trial_rows import write_arguments
@@ -40,7 +43,15 @@ OPEN = 20  # cases of a group that fail
 NOTES = 3  # besides caveats; more are folded
 MAX_MARKS = 10  # draws that have a sign each
 SIGNS = {True: "✓", False: "✗", None: "·"}
-WORDS = {True: "good", False: "bad", None: "open"}
+WORDS: Mapping[bool | None, Tone] = {True: "good", False: "bad", None: "open"}
+TONES: Mapping[Outcome, Tone] = {
+    "worse": "bad",
+    "failing": "bad",
+    "sometimes": "bad",
+    "fixed": "good",
+    "passing": "good",
+    "missing": "open",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +71,15 @@ class Surroundings:
 def render(report: Report, surroundings: Surroundings | None = None) -> str:
     surroundings = surroundings or Surroundings()
     groups = list(report.groups())
-    result = report.tables[0] if report.tables else None
+    notes: dict[str, list[Note]] = {"alarm": [], "caveat": [], "note": [], "detail": []}
+    for note in report.notes:
+        notes[note.kind].append(note)
     html = _template().render(
         report=report,
-        result=result,
         headlines=_headlines(report),
+        notes=notes,
         groups=groups,
+        is_one_case=sum(len(group.cases) for group in groups) == 1,
         models=_models(groups),
         outcomes=_outcomes(groups),
         pictures=[(_as_address(wide), _as_address(narrow)) for wide, narrow in for_page(report)],
@@ -127,27 +141,43 @@ def _models(groups: Iterable[CaseGroup]) -> list[str]:
 # ------------------------------------------------------------------------------------------------
 
 
-def axis_of(table: Table, column: int) -> Scale | None:
-    """The axis that all intervals of a column share, in % of its width."""
-    cells = (row[column] for row in table.rows)
-    measures = [cell for cell in cells if isinstance(cell, Measure) and cell.value is not None]
-    if not measures or table.columns[column].kind != "points":
-        return None
+@dataclass(frozen=True)
+class PageColumn:
+    number: int
+    name: str
+    kind: Kind
+    scale: Scale | None = None  # that all intervals of the column share
+    has_decision: bool = False  # that of the row, below its name
+
+    @property
+    def style(self) -> str:
+        if self.scale:
+            return "measure"
+        return "" if self.kind in ("text", "code") else "number"
+
+
+def columns_of(table: Table, is_result: bool) -> Iterator[PageColumn]:
+    has_decision = is_result and is_decided(table)
+    for number, column in enumerate(table.columns):
+        if not (has_decision and number == 1):
+            scale = _scale_of(table, number) if has_decision else None
+            yield PageColumn(number, column.name, column.kind, scale, has_decision)
+
+
+def _scale_of(table: Table, number: int) -> Scale | None:
+    cells = [row[number] for row in table.rows]
+    measures = [cell for cell in cells if is_measure(cell)]
     ends = [end for each in measures for end in (each.value, each.low, each.high)]
-    return Scale.around(ends, 2, 98)
+    return Scale.around(ends, 2, 98) if ends else None
 
 
 def write_cell(cell: Cell, kind: Kind) -> Markup:
     """A pair of rates has its counts below it."""
-    if isinstance(cell, Change):
-        rates = [each for each in (cell.before, cell.after) if isinstance(each, Rate) and each.of]
-        if len(rates) == 2:
-            shares = " → ".join(
-                format_cell(each.passed / each.of if each.share is None else each.share, "share")
-                for each in rates
-            )
-            counts = " → ".join(f"{each.passed:,}/{each.of:,}" for each in rates)
-            return Markup("{} <small>{}</small>").format(shares, counts)
+    if isinstance(cell, Change) and isinstance(cell.before, Rate) and isinstance(cell.after, Rate):
+        rates = cell.before, cell.after
+        shares = " → ".join(percent(rate.value) for rate in rates)
+        counts = " → ".join(f"{rate.passed:,}/{rate.of:,}" for rate in rates)
+        return Markup("{} <small>{}</small>").format(shares, counts)
     text = format_cell(cell, kind)
     if kind == "code" and isinstance(cell, str):
         return Markup("<code>{}</code>").format(printable(text))
@@ -170,16 +200,12 @@ def is_decided(table: Table) -> bool:
     )
 
 
-def is_measure(cell: Cell) -> bool:
-    return isinstance(cell, Measure)
+def is_measure(cell: Cell) -> TypeGuard[Measure]:
+    return isinstance(cell, Measure) and cell.value is not None
 
 
 def is_headline(cell: Cell) -> bool:
     return isinstance(cell, Headline)
-
-
-def is_number(column: Column) -> bool:
-    return column.kind not in ("text", "code")
 
 
 def write_marks(answers: ModelAnswers) -> Markup:
@@ -187,9 +213,8 @@ def write_marks(answers: ModelAnswers) -> Markup:
     arms = [arm for arm in reversed(answers.arms) if not arm.is_control]
     signs = " → ".join(map(_signs, arms))
     words = ", ".join(f"{arm.label}: {_share(arm)}" for arm in arms)
-    tone = "good" if answers.outcome in ("fixed", "passing") else "bad"
     return Markup('<span class="marks {}" role="img" aria-label="{}">{}</span>').format(
-        tone, words, signs
+        TONES[answers.outcome], words, signs
     )
 
 
@@ -224,6 +249,17 @@ def any_of(names: Iterable[str]) -> list[tuple[str, str]]:
     return [("", "any"), *((name, name) for name in names)]
 
 
+def describe_draw(draw: Draw) -> str:
+    """3 of 4 checks pass · 220 + 12 tokens · the same 2 times."""
+    parts = [f"{draw.input_tokens:,} + {draw.output_tokens:,} tokens"]
+    if draw.findings:
+        passed = sum(map(bool, (finding.passed for finding in draw.findings)))
+        parts.insert(0, f"{passed} of {len(draw.findings)} checks pass")
+    if len(draw.seeds) > 1:
+        parts.append(f"the same {len(draw.seeds)} times")
+    return " · ".join(parts)
+
+
 def describe_step(step: Step) -> str:
     return write_arguments(step.arguments) if step.kind == "tool" else step.text
 
@@ -253,6 +289,7 @@ def _template() -> Template:
         "marks": write_marks,
         "short_name": short_name,
         "step": describe_step,
+        "describe": describe_draw,
         "money": dollars,
     }
     tests: dict[str, Any] = {
@@ -260,10 +297,14 @@ def _template() -> Template:
         "cut": is_cut,
         "long": is_long,
         "headline": is_headline,
-        "numeric": is_number,
-        "decided": is_decided,
     }
-    names: dict[str, Any] = {"any_of": any_of, "axis_of": axis_of, "SIGNS": SIGNS, "WORDS": WORDS}
+    names: dict[str, Any] = {
+        "any_of": any_of,
+        "columns_of": columns_of,
+        "SIGNS": SIGNS,
+        "WORDS": WORDS,
+        "TONES": TONES,
+    }
     environment.filters.update(filters)
     environment.tests.update(tests)
     environment.globals.update(names)

@@ -70,8 +70,7 @@ def format_cell(cell: Cell, kind: Kind = "text") -> str:
     if isinstance(cell, Rate):
         if not cell.of:
             return UNKNOWN
-        share = cell.passed / cell.of if cell.share is None else cell.share
-        return f"{percent(share)} ({cell.passed:,}/{cell.of:,})"
+        return f"{percent(cell.value)} ({cell.passed:,}/{cell.of:,})"
     if isinstance(cell, Measure):
         return format_measure(cell, kind)
     if isinstance(cell, Headline):

@@ -55,6 +55,12 @@ class Rate:
     def of_arm(cls, arm: ArmSummary) -> Rate | None:
         return cls(arm.passed, arm.scored, arm.pass_rate) if arm.scored else None
 
+    @property
+    def value(self) -> float | None:
+        if self.share is None and self.of:
+            return self.passed / self.of
+        return self.share
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:
