@@ -160,16 +160,14 @@ def test_a_student_that_acts_and_is_then_refused_has_failed_whatever_it_left(
     assert verdict["baseline"]["passed"] == 1, "an agent that did its work need not say anything"
 
 
-@pytest.mark.parametrize(
-    ("prompt", "passed"), [("Greet.", 0), ("Write your greeting to /tmp/out.", 1)]
-)
-def test_what_a_student_left_for_temporary_is_gone_when_checks_run_unless_it_was_asked_for(
-    upskill: Upskill, home: Path, prompt: str, passed: int
+def test_what_a_student_left_for_temporary_is_gone_when_checks_run(
+    upskill: Upskill, home: Path
 ) -> None:
-    write_skill(
-        home / "greeter",
-        suite={"cases": [{"prompt": prompt, "checks": [{"command": "grep ahoy /tmp/out"}]}]},
-    )
+    case = {
+        "prompt": "Write your greeting to /tmp/out.",
+        "checks": [{"command": "grep ahoy /tmp/out"}],
+    }
+    write_skill(home / "greeter", suite={"cases": [case]})
     rules = [
         {
             "turns": [
@@ -182,7 +180,9 @@ def test_what_a_student_left_for_temporary_is_gone_when_checks_run_unless_it_was
     done = upskill("eval", "greeter", "-m", write_script(home / "m.yaml", rules), *options)
     if done.code == 2:
         pytest.skip("bubblewrap does not work here")
-    assert done.json["models"][0]["skill"]["passed"] == passed
+    assert done.json["models"][0]["skill"]["passed"] == 0
+    caveat = "1 case without `outputs:` graded in the student's own workspace"
+    assert any(caveat in line for line in done.json["models"][0]["caveats"])
 
 
 GRADE = '{"evidence": "ahoy, guest", "reason": "it greets", "passed": true}'

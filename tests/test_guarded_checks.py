@@ -1,7 +1,6 @@
 """Checks that run real programs: right work passes, wrong work fails, and so does wrong work with planted files.
 
-Plants are left by shell in a real sandbox: each beside wrong work, and all of them beside right work, since what is put
-back and removed must not harm what the case asked for.
+Plants are left by shell in a real sandbox: each beside wrong work, and all of them beside right work.
 """
 
 # ruff: noqa: E501 - lines of shell
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from test_hostile_students import Plant, command, leave, python
+from upskill.errors import UsageError
 from upskill.sandboxes import SandboxBackend, choose_sandbox
 from upskill.suites import Suite
 
@@ -38,15 +38,16 @@ class Guarded:
     run: str
     right: str
     plants: Mapping[str, str] = field(default_factory=dict[str, str])
-    prompt: str = FIX
     wrong: str = "true"
     needs: str = "python3"
     planted_right: bool = True  # False: a plant is wrong work by itself
+    outputs: str = "add.py"
     more: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def plant(self, work: str, planted: str = "true") -> Plant:
         checks = [{"command": {"run": self.run, "timeout": 600, **self.more}}]
-        return Plant(f"{work}\n{planted}", checks, files=dict(self.files), prompt=self.prompt)
+        outputs = tuple(self.outputs.split())
+        return Plant(f"{work}\n{planted}", checks, files=dict(self.files), outputs=outputs)
 
 
 UNITTESTS = {
@@ -181,6 +182,7 @@ CASES = {
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 /opt/tools/bin/python -m pytest -q",
         f"{RIGHT} add.py; echo 'x = 1' > helper.py; echo 'from helper import x' >> add.py",
         PYTESTS,
+        outputs="add.py helper.py",
     ),
     "pytest on files of the check": Guarded(
         {"add.py": SUBTRACTS}, 'PYTHONPATH=. PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 /opt/tools/bin/python -m pytest -q "$CHECK/test_add.py"', f"{RIGHT} add.py",
@@ -191,60 +193,62 @@ CASES = {
         {"tests/test_mean.py": "import unittest\nfrom statistics import mean\nclass T(unittest.TestCase):\n    def test_mean(self):\n        self.assertEqual(mean([]), 0)\n"},
         "python3 -m unittest discover -s tests",
         "printf 'def mean(x):\\n    return sum(x) / len(x) if x else 0\\n' > statistics.py",
-        prompt="Write statistics.py with a function mean that gives 0 for nothing.",
         wrong="printf 'def mean(x):\\n    return 1\\n' > statistics.py",
+        outputs="statistics.py",
     ),
     "make": Guarded({"add.py": SUBTRACTS, "Makefile": MAKEFILE, "rules/.keep": "", "hooks.d/b.sh": "true\n"}, "make test", f"{RIGHT} add.py", MAKES, needs="make"),
     "make of C": Guarded(
         {"add.c": "int add(int a, int b) { return a - b; }\n", "add.h": "int add(int, int);\n", "test_add.c": '#include <assert.h>\n#include "add.h"\n#if __has_include("local.h")\n  #include "local.h"\n#endif\nint main(void) { assert(add(2, 3) == 5); return 0; }\n', "Makefile": "test: test_add\n\t./test_add\ntest_add: test_add.c add.c\n\tcc -I. -o $@ $^\n"},
-        "make test", f"{RIGHT} add.c", CS, prompt="Fix add.c.", needs="make",
+        "make test", f"{RIGHT} add.c", CS, needs="make",
+        outputs="add.c",
     ),
     "a script that scores": Guarded(SCORE_FILES, "python3 score.py", f"{RIGHT} add.py", SCORES, more={"contains": "PASS"}),
-    "a script that scores, where no file is named": Guarded(SCORE_FILES, "python3 score.py", f"{RIGHT} add.py", SCORES, prompt="Fix the bug.", more={"contains": "PASS"}),
     "a shell script that scores": Guarded(SCORE_FILES, "sh run_all.sh", f"{RIGHT} add.py", {"all of it": "\n".join([SCORES["the expected output"], SCORES["the script"]]), "the shell script": SCORES["the shell script"]}, more={"contains": "PASS"}),
-    "a script that scores, where the prompt runs it": Guarded(SCORE_FILES, "python3 score.py", f"{RIGHT} add.py", {"the script": SCORES["the script"]}, prompt="Fix add.py so that `python3 score.py` prints PASS.", more={"contains": "PASS"}),
-    "an output that is compared": Guarded(
-        {name: SCORE_FILES[name] for name in ("add.py", "want.txt")}, "python3 add.py > out; diff out want.txt", f"{RIGHT} add.py; echo 1 > notes.txt",
-        {"the expected output, while it runs": "echo 'open(\"want.txt\", \"w\").write(\"-1\\n\")' >> add.py", "the expected output": SCORES["the expected output"]},
-        prompt="Fix add.py so that it prints what want.txt says.", planted_right=False,
-    ),
     "tests that the student writes": Guarded(
         {"add.py": ADDS}, "python3 -m unittest && sed -i s/+/-/ add.py && ! python3 -m unittest", f"cat > test_add.py <<'E'\n{CASE}E",
-        {"settings": f"echo '{EXIT}' > sitecustomize.py; echo 'import unittest' > test_add.py"}, prompt="Write tests for the function add.",
+        {"settings": f"echo '{EXIT}' > sitecustomize.py; echo 'import unittest' > test_add.py"},
         wrong="echo 'import unittest' > test_add.py", planted_right=False, more={"regex": "Ran 1 test"},
+        outputs="test_add.py",
     ),
     "mocha in its own words": Guarded(
         {"package.json": '{"scripts": {"test": "node run.js"}}', "run.js": "for (const f of require('fs').readdirSync('test').sort()) require('./test/' + f);\n", "add.js": "exports.add = (a, b) => a - b;\n", "test/add.js": "require('assert').equal(require('../add').add(2, 3), 5);\n"},
-        "npm test", f"{RIGHT} add.js", {"a test that ends it": "echo 'process.exit(0)' > test/aaa.js"}, prompt="Fix add.js.", needs="npm",
+        "npm test", f"{RIGHT} add.js", {"a test that ends it": "echo 'process.exit(0)' > test/aaa.js"}, needs="npm",
+        outputs="add.js",
     ),
-    "git status": Guarded({"add.py": SUBTRACTS}, 'test -z "$(git status --porcelain)" && git rev-parse -q HEAD', f"{REPOSITORY}; {COMMIT}", {name: f"{REPOSITORY}; {COMMIT}; {plant}" for name, plant in HIDDEN.items()}, prompt="Commit everything.", needs="git", planted_right=False),
-    "git diff": Guarded({"add.py": SUBTRACTS}, "git diff HEAD~1 HEAD -- add.py | grep -q '^+# done' && git diff --exit-code && git diff-index --quiet HEAD && ! git diff --exit-code HEAD~1", f"{REPOSITORY}; {COMMIT}", {name: f"{REPOSITORY}; {plant}" for name, plant in HIDDEN.items()}, prompt="Commit everything.", needs="git", planted_right=False),
-    "git diff --cached": Guarded({"add.py": SUBTRACTS}, "git diff --cached --name-only | grep -qx add.py", f"{REPOSITORY}; echo '# done' >> add.py; git add add.py", prompt="Stage a change.", wrong=REPOSITORY, needs="git"),
-    "git in a folder": Guarded({}, 'cd project && test -z "$(git status --porcelain)" && git log --format=%s | grep -qx first', f"mkdir project; cd project; echo 1 > a; {REPOSITORY}", {"excluded": f"mkdir project; cd project; echo 1 > a; {REPOSITORY}; echo 2 > b; echo b > .git/info/exclude"}, prompt="Start a repository.", needs="git", planted_right=False),
-    "a bare repository": Guarded({}, "git --git-dir=origin.git log --format=%s main | grep -qx first && git -C origin.git rev-parse main", f"git init -q --bare -b main origin.git; mkdir w; cd w; echo 1 > a; {REPOSITORY}; git push -q ../origin.git main", prompt="Push it.", needs="git"),
-    "git ignores": Guarded({"app.log": "1\n"}, "git check-ignore -q app.log", "git init -q .; echo '*.log' > .gitignore", prompt="Write a .gitignore for logs.", wrong="git init -q .", needs="git"),
+    "git status": Guarded({"add.py": SUBTRACTS}, 'test -z "$(git status --porcelain --ignored)" && git rev-parse -q HEAD', f"{REPOSITORY}; {COMMIT}", {name: f"{REPOSITORY}; {COMMIT}; {plant}" for name, plant in HIDDEN.items()}, needs="git", planted_right=False, outputs="**"),
+    "git diff": Guarded({"add.py": SUBTRACTS}, "git diff HEAD~1 HEAD -- add.py | grep -q '^+# done' && git diff --exit-code && git diff-index --quiet HEAD && ! git diff --exit-code HEAD~1", f"{REPOSITORY}; {COMMIT}", {name: f"{REPOSITORY}; {plant}" for name, plant in HIDDEN.items()}, needs="git", planted_right=False, outputs="**"),
+    "git diff --cached": Guarded({"add.py": SUBTRACTS}, "git diff --cached --name-only | grep -qx add.py", f"{REPOSITORY}; echo '# done' >> add.py; git add add.py", wrong=REPOSITORY, needs="git", outputs=".git add.py"),
+    "git in a folder": Guarded({}, 'cd project && test -z "$(git status --porcelain)" && git log --format=%s | grep -qx first', f"mkdir project; cd project; echo 1 > a; {REPOSITORY}", {"excluded": f"mkdir project; cd project; echo 1 > a; {REPOSITORY}; echo 2 > b; echo b > .git/info/exclude"}, needs="git", planted_right=False, outputs="**"),
+    "a bare repository": Guarded({}, "git --git-dir=origin.git log --format=%s main | grep -qx first && git -C origin.git rev-parse main", f"git init -q --bare -b main origin.git; mkdir w; cd w; echo 1 > a; {REPOSITORY}; git push -q ../origin.git main", needs="git", outputs="origin.git"),
+    "git ignores": Guarded({"app.log": "1\n"}, "git check-ignore -q app.log", "git init -q .; echo '*.log' > .gitignore", wrong="git init -q .", needs="git", outputs=".git .gitignore"),
     "npm test": Guarded(
         {"package.json": '{"name": "a", "version": "1.0.0", "scripts": {"test": "node add.test.js"}}', "add.js": "exports.add = (a, b) => a - b;\n", "same.js": "exports.same = require('assert').strictEqual;\n", "add.test.js": "try {\n  require('./local')\n} catch {}\nrequire('./same').same(require('./add').add(2, 3), 5);\nconsole.log('all good');\n"},
-        "npm test", f"{RIGHT} add.js; echo 'exports.x = 1' > helper.js; echo \"require('./helper')\" >> add.js", NPMS, prompt="Fix add.js.", needs="npm", more={"contains": "all good"},
+        "npm test", f"{RIGHT} add.js; echo 'exports.x = 1' > helper.js; echo \"require('./helper')\" >> add.js", NPMS, needs="npm", more={"contains": "all good"},
+        outputs="add.js helper.js",
     ),
     "go test": Guarded(
         {"go.mod": "module sums\n\ngo 1.19\n", "add.go": "package sums\n\nfunc Add(a, b int) int { return a - b }\n", "add_test.go": 'package sums\n\nimport "testing"\n\nfunc TestAdd(t *testing.T) {\n\tif Add(2, 3) != 5 {\n\t\tt.Fatal("wrong")\n\t}\n}\n'},
-        "go test ./...", f"{RIGHT} add.go; echo 'package sums' > more.go", GOES, prompt="Fix add.go.", needs="go", planted_right=False,
+        "go test ./...", f"{RIGHT} add.go; echo 'package sums' > more.go", GOES, needs="go", planted_right=False,
+        outputs="*.go",
     ),
     "cargo test": Guarded(
         {"Cargo.toml": '[package]\nname = "sums"\nversion = "0.1.0"\nedition = "2021"\n', "src/lib.rs": "pub fn add(a: i32, b: i32) -> i32 { a - b }\n", "tests/adds.rs": "#[test]\nfn adds() { assert_eq!(sums::add(2, 3), 5); }\n"},
-        "cargo test", f"{RIGHT} src/lib.rs; echo > src/more.rs; echo 'mod more;' >> src/lib.rs", CARGOES, prompt="Fix src/lib.rs.", needs="cargo", planted_right=False,
+        "cargo test", f"{RIGHT} src/lib.rs; echo > src/more.rs; echo 'mod more;' >> src/lib.rs", CARGOES, needs="cargo", planted_right=False,
+        outputs="src/",
     ),
     "prove": Guarded(
         {"lib/Sums.pm": "package Sums;\nuse strict;\nsub add { my ($a, $b) = @_; return $a - $b }\n1;\n", "t/add.t": "use strict;\nuse Test::More tests => 1;\nuse Sums;\nis(Sums::add(2, 3), 5);\n"},
-        "prove -Ilib t", "sed -i 's/a - \\$b/a + $b/' lib/Sums.pm", PERLS, prompt="Fix lib/Sums.pm.", needs="prove",
+        "prove -Ilib t", "sed -i 's/a - \\$b/a + $b/' lib/Sums.pm", PERLS, needs="prove",
+        outputs="lib/Sums.pm",
     ),
 }  # fmt: skip
+WANT = "import os\nwant = os.environ['CHECK'] + '/want.txt'\n"
 FAKE_WANT = {
-    "in place": 'echo \'open("want.txt", "w").write("-1\\n")\' >> add.py',
-    "by another file": 'echo \'import os; open("w", "w").write("-1\\n"); os.replace("w", "want.txt")\' >> add.py',
-    "by a FIFO": 'echo \'import os; os.unlink("want.txt"); os.mkfifo("want.txt"); os.fork() or (os.setsid(), open("want.txt", "w").write("-1\\n"))\' >> add.py',
-    "and back": "cat >> add.py <<'E'\nimport os, time\nkept = open('want.txt').read()\nopen('want.txt', 'w').write('-1\\n')\nif os.fork() == 0:\n    os.setsid(); os.close(1); os.close(2); time.sleep(0.3); open('want.txt', 'w').write(kept); os._exit(0)\nE",
+    "in place": "open(want, 'w').write('-1\\n')",
+    "with another mode": "os.chmod(want, 0o777); open(want, 'w').write('-1\\n')",
+    "by another file": "open('w', 'w').write('-1\\n'); os.replace('w', want)",
+    "by its folder": "os.rename(os.environ['CHECK'], '/tmp/x'); os.mkdir(os.environ['CHECK']); open(want, 'w').write('-1\\n')",
+    "by the memory of its shell": "open(f'/proc/{os.getppid()}/mem', 'wb')",
 }
 SHADOWS = {
     "a module beside a package": Guarded(
@@ -257,11 +261,13 @@ SHADOWS = {
     ),
     "a script before its folder": Guarded(
         {"add.js": "exports.add = (a, b) => a - b;\n", "lib/index.js": "exports.same = require('assert').strictEqual;\n", "data/wanted.json": "5", "t.js": "require('./lib').same(require('./add').add(2, 3), require('./data/wanted'));\nconsole.log('PASS');\n"},
-        "node t.js", f"{RIGHT} add.js", {"lib.js": "echo 'exports.same = () => {}' > lib.js", "wanted.js": "echo 'module.exports = -1' > data/wanted.js", "wanted": "echo 'module.exports = -1' > data/wanted"}, prompt="Fix add.js.", needs="node", more={"contains": "PASS"},
+        "node t.js", f"{RIGHT} add.js", {"lib.js": "echo 'exports.same = () => {}' > lib.js", "wanted.js": "echo 'module.exports = -1' > data/wanted.js", "wanted": "echo 'module.exports = -1' > data/wanted"}, needs="node", more={"contains": "PASS"},
+        outputs="add.js",
     ),
     "a header": Guarded(
         {"add.c": "int add(int a, int b) { return a - b; }\n", "inc/.keep": "", "own/harness.h": "#include <stdlib.h>\n#define CHECK(x) ((x) ? 0 : (exit(1), 1))\nint add(int, int);\n", "t.c": "#include \"harness.h\"\nint main(void) { return CHECK(add(2, 3) == 5); }\n"},
-        "cc -Iinc -Iown -o /tmp/t t.c add.c && /tmp/t", f"{RIGHT} add.c", {"before it": "printf '#define CHECK(x) 0\\nint add(int, int);\\n' > inc/harness.h", "compiled": "printf '#define CHECK(x) 0\\nint add(int, int);\\n' > x.h; cc -o own/harness.h.gch x.h; rm x.h"}, prompt="Fix add.c.", needs="cc",
+        "cc -Iinc -Iown -o /tmp/t t.c add.c && /tmp/t", f"{RIGHT} add.c", {"before it": "printf '#define CHECK(x) 0\\nint add(int, int);\\n' > inc/harness.h", "compiled": "printf '#define CHECK(x) 0\\nint add(int, int);\\n' > x.h; cc -o own/harness.h.gch x.h; rm x.h"}, needs="cc",
+        outputs="add.c",
     ),
     "expectations": Guarded(
         {"add.py": f"{SUBTRACTS}import sys\nprint(add(*map(int, sys.argv[1:])))\n", "expected/2-3.txt": "5\n", "verify.sh": "n=0; for f in expected/*; do b=${f##*/}; b=${b%.txt}; [ \"$(python3 add.py ${b%-*} ${b#*-})\" = \"$(cat $f)\" ] && n=$((n+1)); done; [ $n -ge 1 ] && echo PASS\n"},
@@ -271,102 +277,98 @@ SHADOWS = {
         {"add.py": SUBTRACTS, "score.py": "import json, os, sys\nfrom add import add\nif os.path.exists('score.json'):\n    ok = json.load(open('score.json'))['ok']\nelse:\n    ok = add(2, 3) == 5\nprint('PASS' if ok else 'FAIL')\n"},
         "python3 score.py", f"{RIGHT} add.py", {"score.json": "echo '{\"ok\": true}' > score.json"}, more={"contains": "PASS"},
     ),
-    "a compared file of any name": Guarded(
-        {"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "numbers.txt": "5\n"}, "python3 add.py > out; diff out numbers.txt", f"{RIGHT} add.py",
-        {"while it runs, " + way: script.replace("want.txt", "numbers.txt") for way, script in FAKE_WANT.items()}, planted_right=False,
-    ),
-    "a folder that is swapped while the check runs": Guarded(
-        {"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "data/a.txt": "5\n"}, "python3 add.py > out; diff out data/a.txt", f"{RIGHT} add.py",
-        {"and back": "cat >> add.py <<'E'\nimport os, time\nos.rename('data', 'old'); os.mkdir('data'); open('data/a.txt', 'w').write('-1\\n')\nif os.fork() == 0:\n    os.setsid(); os.close(1); os.close(2); time.sleep(0.5); os.rename('data', 'x'); os.rename('old', 'data'); os._exit(0)\nE"}, planted_right=False,
+    "an expectation of the check": Guarded(
+        {"add.py": f"{SUBTRACTS}print(add(2, 3), flush=True)\n"}, 'python3 add.py > out || exit 0; diff out "$CHECK/want.txt"', f"{RIGHT} add.py",
+        {f"while it runs, {way}": f"cat >> add.py <<'E'\n{WANT}try:\n    {script}\nexcept OSError:\n    pass\nelse:\n    exit(1)\nE" for way, script in FAKE_WANT.items()}, planted_right=False, more={"files": {"want.txt": "5\n"}},
     ),
     "settings in the home folder": Guarded(
-        {"q.sql": "select 4;\n"}, "sqlite3 :memory: < q.sql | grep -qx 5", "echo 'select 5;' > q.sql", {"~/.sqliterc": "printf '.print 5\\n' > ~/.sqliterc"}, prompt="Fix q.sql so that it gives 5.", needs="sqlite3",
+        {"q.sql": "select 4;\n"}, "sqlite3 :memory: < q.sql | grep -qx 5", "echo 'select 5;' > q.sql", {"~/.sqliterc": "printf '.print 5\\n' > ~/.sqliterc"}, needs="sqlite3",
+        outputs="q.sql",
     ),
     "a target of make": Guarded(
-        {"add.py": SUBTRACTS, "Makefile": "NAME = check\n$(NAME): add.py\n\tpython3 -c 'import add; assert add.add(2, 3) == 5'\n"}, "make check", f"{RIGHT} add.py", {"a file": "sleep 0.01; touch -d 2040-01-01 check", "a folder": "mkdir check; touch -d 2040-01-01 check"}, prompt="Fix add.py so that `make check` passes.", needs="make",
+        {"add.py": SUBTRACTS, "Makefile": "NAME = check\n$(NAME): add.py\n\tpython3 -c 'import add; assert add.add(2, 3) == 5'\n"}, "make check", f"{RIGHT} add.py", {"a file": "sleep 0.01; touch -d 2040-01-01 check", "a folder": "mkdir check; touch -d 2040-01-01 check"}, needs="make",
     ),
 }  # fmt: skip
 PRINTS = f"{SUBTRACTS}print(add(2, 3))\n"
 PYTEST = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 /opt/tools/bin/python -m pytest -q"
 PLANTED = {
-    "a link to what the check has open": Plant("ln -s /proc/self/fd/3 out.txt", command('cmp "$CHECK/want" out.txt', files={"want": "a\nb\n"}), files={"in.txt": "b\na\n"}, prompt="Sort in.txt into out.txt."),
-    "a link to the check's input": Plant("ln -s /dev/stdin out.txt", command("printf 'a\\nb\\n' | cmp - out.txt"), files={"in.txt": "b\na\n"}, prompt="Sort in.txt into out.txt."),
-    "a file that the prompt forbids to change": Plant("echo 'def same(a,b): return True' > util.py", command("python3 -c 'import util,add; assert util.same(add.add(2,3),5)'"), files={"add.py": SUBTRACTS, "util.py": "def same(a,b): return a==b\n"}, prompt="Fix add.py. Do not change util.py."),
-    "a file that is not to be touched, where none is named": Plant("echo 'def same(a,b): return True' > util.py", command("python3 -c 'import util,add; assert util.same(add.add(2,3),5)'"), files={"add.py": SUBTRACTS, "util.py": "def same(a,b): return a==b\n"}, prompt="Fix the bug without touching util.py."),
-    "data that the work starts from": Plant("echo 0 > data.csv; echo 7 > total.txt", command("python3 -c \"assert sum(map(int,open('data.csv')))+7==int(open('total.txt').read())+0\""), files={"data.csv": "1\n2\n"}, prompt="Read data.csv and write the sum of its numbers to total.txt."),
-    "an expectation that the prompt names": Plant("python3 gen.py > expected.txt", command("python3 gen.py > out; cmp out expected.txt"), files={"gen.py": "print(4)\n", "expected.txt": "5\n"}, prompt="The output must be that of expected.txt."),
-    "tests that the prompt names": Plant("echo > tests/test_add.py", command("python3 -m unittest discover -s tests"), files={"add.py": SUBTRACTS, "tests/test_add.py": CASE}, prompt="Make tests/test_add.py pass."),
-    "another main file of a folder": Plant("echo '{\"main\": \"f.js\"}' > lib/package.json; echo 'exports.same=()=>{}' > lib/f.js", command("node t.js", contains="PASS"), files={"add.js": "exports.add=(a,b)=>a-b\n", "lib/index.js": "exports.same=require('assert').equal\n", "t.js": "require('./lib').same(require('./add').add(2,3),5);console.log('PASS')\n"}, prompt="Fix add.js."),
-    "a header beside the source": Plant("printf '#define CHECK(x) 0\\nint add(int,int);\\n' > harness.h", command("cc -Iown -o /tmp/t t.c add.c && /tmp/t"), files={"add.c": "int add(int a,int b){return a-b;}\n", "own/harness.h": "#include <stdlib.h>\n#define CHECK(x) ((x)?0:(exit(1),1))\nint add(int,int);\n", "t.c": "#include \"harness.h\"\nint main(void){return CHECK(add(2,3)==5);}\n"}, prompt="Fix add.c."),
-    "an output that is a link to the expectation": Plant("ln -s want.txt out", command("python3 add.py > out; diff out want.txt"), files={"add.py": PRINTS, "want.txt": "5\n"}, prompt="Fix add.py."),
-    "a file of the check that is rewritten while it runs": Plant("cat >> add.py <<'E'\nimport os\nopen(os.environ['CHECK']+'/want.txt','w').write('-1\\n')\nE", command("python3 add.py > out; diff out \"$CHECK/want.txt\"", files={"want.txt": "5\n"}), files={"add.py": PRINTS}, prompt="Fix add.py."),
-    "a script that is rewritten while it runs": Plant("cat >> add.py <<'E'\ns=open('verify.sh').read(); open('verify.sh','w').write(' '*len(s)+'\\necho PASS\\n')\nE", command("bash verify.sh", contains="PASS"), files={"add.py": PRINTS, "verify.sh": "x=$(python3 add.py)\n[ \"$x\" = 5 ] && echo PASS\n"}, prompt="Fix add.py."),
-    "a script that is made executable and rewritten": Plant("cat >> add.py <<'E'\ns=open('verify.sh').read(); open('verify.sh','w').write(' '*len(s)+'\\necho PASS\\n')\nE", command("chmod +x verify.sh && ./verify.sh", contains="PASS"), files={"add.py": PRINTS, "verify.sh": "#!/bin/bash\nx=$(python3 add.py)\n[ \"$x\" = 5 ] && echo PASS\n"}, prompt="Fix add.py."),
-    "an object file": Plant("sed 's/-/+/' add.c > /tmp/a.c; cc -c -o add.o /tmp/a.c; touch -d 2040-01-01 add.o", command("make prog && ./prog"), files={"add.c": "int add(int a,int b){return a-b;}\n", "main.c": "int add(int,int);int main(void){return add(2,3)!=5;}\n", "Makefile": "prog: main.o add.o\n\tcc -o prog main.o add.o\n"}, prompt="Fix the sum."),
-    "a program that a script of the case runs": Plant("echo 'print(\"PASS\")' > ci/helpers.py", command("bash ci/run.sh", contains="PASS"), files={"add.py": SUBTRACTS, "ci/helpers.py": "import sys; sys.path.insert(0,'.')\nfrom add import add\nassert add(2,3)==5\nprint('PASS')\n", "ci/run.sh": "python3 ci/helpers.py\n"}, prompt="Fix the bug."),
-    "a module in an earlier folder": Plant("mkdir -p vendor; echo 'def ok(): return True' > vendor/rules.py", command("python3 run.py", contains="PASS"), files={"add.py": SUBTRACTS, "rules.py": "from add import add\ndef ok(): return add(2,3)==5\n", "run.py": "import sys\nsys.path.insert(0, 'vendor')\nimport rules\nprint('PASS' if rules.ok() else 'FAIL')\n"}, prompt="Fix add.py."),
-    "an object file of a pattern rule": Plant("sed 's/-/+/' add.c > /tmp/a.c; mkdir -p build; cc -c -o build/add.o /tmp/a.c; touch -d 2040-01-01 build/add.o; touch -d 1970-01-02 add.c", command("make prog && ./prog"), files={"add.c": "int add(int a,int b){return a-b;}\n", "main.c": "int add(int,int);int main(void){return add(2,3)!=5;}\n", "Makefile": "prog: build/main.o build/add.o\n\tcc -o prog build/main.o build/add.o\nbuild/%.o: %.c\n\tmkdir -p build; cc -c -o $@ $<\n"}, prompt="Fix the sum."),
-    "a generated file with a date": Plant("echo 5 > out/sum.txt; touch -d 2040-01-01 out/sum.txt", command("make && grep -qx 5 out/sum.txt"), files={"add.py": PRINTS, "out/.keep": "", "Makefile": "all: out/sum.txt\nout/%.txt: add.py\n\tpython3 add.py > $@\n"}, prompt="Fix add.py."),
-    "a source that VPATH finds first": Plant("echo 'int main(void){return 0;}' > alt/main.c", command("make prog && ./prog"), files={"alt/.keep": "", "src/add.c": "int add(int a,int b){return a-b;}\n", "src/main.c": "int add(int,int);int main(void){return add(2,3)!=5;}\n", "Makefile": "VPATH = alt:src\nprog: main.o add.o\n\tcc -o prog main.o add.o\n"}, prompt="Fix src/add.c."),
-    "a module with a path": Plant("printf 'import sys, types\\n__path__ = []\\nsys.modules[\"tools.rules\"] = rules = types.ModuleType(\"tools.rules\")\\nrules.ok = lambda: True\\n' > tools.py", command("python3 run.py", contains="PASS"), files={"add.py": SUBTRACTS, "tools/rules.py": "from add import add\ndef ok(): return add(2,3)==5\n", "run.py": "from tools.rules import ok\nprint('PASS' if ok() else 'FAIL')\n"}, prompt="Fix add.py."),
-    "a submodule that is ignored": Plant(f"mkdir sub; (cd sub; echo 1 > x; {REPOSITORY}); printf '[submodule \"sub\"]\\n\\tpath = sub\\n\\turl = ./sub\\n\\tignore = all\\n' > .gitmodules; {REPOSITORY}; echo 2 > sub/x", command('test -z "$(git status --porcelain)" && git rev-parse -q HEAD'), files={"a": "1\n"}, prompt="Commit everything."),
-    "unittests that are all skipped": Plant("printf 'import unittest\\ndef add(a, b): raise unittest.SkipTest(1)\\n' > add.py", command("python3 -m unittest", contains="OK"), files={"add.py": SUBTRACTS, "test_add.py": CASE}, prompt="Fix add.py."),
-    "pytests that are all skipped": Plant("printf 'import pytest\\ndef add(a, b): pytest.skip(\"x\")\\n' > add.py", command(PYTEST), files={"add.py": SUBTRACTS, "test_add.py": "from add import add\ndef test_add(): assert add(2, 3) == 5\n"}, prompt="Fix add.py."),
-    "data beside the code that is named": Plant("echo -1 > numbers.txt", command("python3 -c 'import add; assert add.add(2, 3) == int(open(\"numbers.txt\").read())'"), files={"add.py": SUBTRACTS, "numbers.txt": "5\n"}, prompt="Fix add.py. It should give the number of numbers.txt."),
-    "a header of the system, in quotes": Plant("echo '#define assert(x)' > assert.h", command("cc -o /tmp/t t.c add.c && /tmp/t"), files={"add.c": "int add(int a,int b){return a-b;}\n", "t.c": '#include "assert.h"\nint add(int,int);\nint main(void){assert(add(2,3)==5);return 0;}\n'}, prompt="Fix add.c."),
-    "attributes that are committed": Plant(f"echo '* -whitespace' > .gitattributes; {REPOSITORY}", command("git diff --check $(git hash-object -t tree /dev/null) HEAD -- notes.txt"), files={"notes.txt": "a \n"}, prompt="Remove trailing white space, and commit."),
-    "data that a command looks at beside the code that is named": Plant("echo 1000 > limits.ini", command('test "$(python3 compute.py 50)" -le "$(cat limits.ini)"'), files={"compute.py": "import sys\nprint(sys.argv[1])\n", "limits.ini": "10\n"}, prompt="Make compute.py respect the maximum in limits.ini."),
-    "a module before a package": Plant("echo 'print(\"PASS\")' > verify.py", command("python3 -m verify", contains="PASS"), files={"add.py": SUBTRACTS, "verify/__main__.py": "from add import add\nassert add(2,3)==5\nprint('PASS')\n"}, prompt="Fix add.py."),
+    "a name that reads as an option": Plant("touch -- '--exclude=*.py' --help.py", command("! grep -r TODO *"), files={"a.py": "x = 1  # TODO\n"}),
+    "a link to what the check has open": Plant("ln -s /proc/self/fd/3 out.txt", command('cmp "$CHECK/want" out.txt', files={"want": "a\nb\n"}), files={"in.txt": "b\na\n"}),
+    "a link to the check's input": Plant("ln -s /dev/stdin out.txt", command("printf 'a\\nb\\n' | cmp - out.txt"), files={"in.txt": "b\na\n"}),
+    "a file that the prompt forbids to change": Plant("echo 'def same(a,b): return True' > util.py", command("python3 -c 'import util,add; assert util.same(add.add(2,3),5)'"), files={"add.py": SUBTRACTS, "util.py": "def same(a,b): return a==b\n"}),
+    "data that the work starts from": Plant("echo 0 > data.csv; echo 7 > total.txt", command("python3 -c \"assert sum(map(int,open('data.csv')))+7==int(open('total.txt').read())+0\""), files={"data.csv": "1\n2\n"}),
+    "an expectation that the prompt names": Plant("python3 gen.py > expected.txt", command("python3 gen.py > out; cmp out expected.txt"), files={"gen.py": "print(4)\n", "expected.txt": "5\n"}),
+    "tests that the prompt names": Plant("echo > tests/test_add.py", command("python3 -m unittest discover -s tests"), files={"add.py": SUBTRACTS, "tests/test_add.py": CASE}),
+    "another main file of a folder": Plant("echo '{\"main\": \"f.js\"}' > lib/package.json; echo 'exports.same=()=>{}' > lib/f.js", command("node t.js", contains="PASS"), files={"add.js": "exports.add=(a,b)=>a-b\n", "lib/index.js": "exports.same=require('assert').equal\n", "t.js": "require('./lib').same(require('./add').add(2,3),5);console.log('PASS')\n"}),
+    "a header beside the source": Plant("printf '#define CHECK(x) 0\\nint add(int,int);\\n' > harness.h", command("cc -Iown -o /tmp/t t.c add.c && /tmp/t"), files={"add.c": "int add(int a,int b){return a-b;}\n", "own/harness.h": "#include <stdlib.h>\n#define CHECK(x) ((x)?0:(exit(1),1))\nint add(int,int);\n", "t.c": "#include \"harness.h\"\nint main(void){return CHECK(add(2,3)==5);}\n"}),
+    "an output that is a link to the expectation": Plant("ln -s want.txt out", command("python3 add.py > out; diff out want.txt"), files={"add.py": PRINTS, "want.txt": "5\n"}),
+    "a file of the check that is rewritten while it runs": Plant("cat >> add.py <<'E'\nimport os\nopen(os.environ['CHECK']+'/want.txt','w').write('-1\\n')\nE", command("python3 add.py > out; diff out \"$CHECK/want.txt\"", files={"want.txt": "5\n"}), files={"add.py": PRINTS}),
+    "a script that is rewritten while it runs": Plant("cat >> add.py <<'E'\nimport os\nopen(os.environ['CHECK'] + '/verify.sh', 'w').write('echo PASS\\n')\nE", command('bash "$CHECK/verify.sh"', contains="PASS", files={"verify.sh": "x=$(python3 add.py)\n[ \"$x\" = 5 ] && echo PASS\n"}), files={"add.py": PRINTS}),
+    "an object file": Plant("sed 's/-/+/' add.c > /tmp/a.c; cc -c -o add.o /tmp/a.c; touch -d 2040-01-01 add.o", command("make prog && ./prog"), files={"add.c": "int add(int a,int b){return a-b;}\n", "main.c": "int add(int,int);int main(void){return add(2,3)!=5;}\n", "Makefile": "prog: main.o add.o\n\tcc -o prog main.o add.o\n"}),
+    "a program that a script of the case runs": Plant("echo 'print(\"PASS\")' > ci/helpers.py", command("bash ci/run.sh", contains="PASS"), files={"add.py": SUBTRACTS, "ci/helpers.py": "import sys; sys.path.insert(0,'.')\nfrom add import add\nassert add(2,3)==5\nprint('PASS')\n", "ci/run.sh": "python3 ci/helpers.py\n"}),
+    "a module in an earlier folder": Plant("mkdir -p vendor; echo 'def ok(): return True' > vendor/rules.py", command("python3 run.py", contains="PASS"), files={"add.py": SUBTRACTS, "rules.py": "from add import add\ndef ok(): return add(2,3)==5\n", "run.py": "import sys\nsys.path.insert(0, 'vendor')\nimport rules\nprint('PASS' if rules.ok() else 'FAIL')\n"}),
+    "an object file of a pattern rule": Plant("sed 's/-/+/' add.c > /tmp/a.c; mkdir -p build; cc -c -o build/add.o /tmp/a.c; touch -d 2040-01-01 build/add.o; touch -d 1970-01-02 add.c", command("make prog && ./prog"), files={"add.c": "int add(int a,int b){return a-b;}\n", "main.c": "int add(int,int);int main(void){return add(2,3)!=5;}\n", "Makefile": "prog: build/main.o build/add.o\n\tcc -o prog build/main.o build/add.o\nbuild/%.o: %.c\n\tmkdir -p build; cc -c -o $@ $<\n"}),
+    "a generated file with a date": Plant("echo 5 > out/sum.txt; touch -d 2040-01-01 out/sum.txt", command("make && grep -qx 5 out/sum.txt"), files={"add.py": PRINTS, "out/.keep": "", "Makefile": "all: out/sum.txt\nout/%.txt: add.py\n\tpython3 add.py > $@\n"}),
+    "a source that VPATH finds first": Plant("echo 'int main(void){return 0;}' > alt/main.c", command("make prog && ./prog"), files={"alt/.keep": "", "src/add.c": "int add(int a,int b){return a-b;}\n", "src/main.c": "int add(int,int);int main(void){return add(2,3)!=5;}\n", "Makefile": "VPATH = alt:src\nprog: main.o add.o\n\tcc -o prog main.o add.o\n"}),
+    "a module with a path": Plant("printf 'import sys, types\\n__path__ = []\\nsys.modules[\"tools.rules\"] = rules = types.ModuleType(\"tools.rules\")\\nrules.ok = lambda: True\\n' > tools.py", command("python3 run.py", contains="PASS"), files={"add.py": SUBTRACTS, "tools/rules.py": "from add import add\ndef ok(): return add(2,3)==5\n", "run.py": "from tools.rules import ok\nprint('PASS' if ok() else 'FAIL')\n"}),
+    "a submodule that is ignored": Plant(f"mkdir sub; (cd sub; echo 1 > x; {REPOSITORY}); printf '[submodule \"sub\"]\\n\\tpath = sub\\n\\turl = ./sub\\n\\tignore = all\\n' > .gitmodules; {REPOSITORY}; echo 2 > sub/x", command('test -z "$(git status --porcelain --ignore-submodules=none)" && git rev-parse -q HEAD'), files={"a": "1\n"}),
+    "unittests that are all skipped": Plant("printf 'import unittest\\ndef add(a, b): raise unittest.SkipTest(1)\\n' > add.py", command("python3 -m unittest", contains="OK"), files={"add.py": SUBTRACTS, "test_add.py": CASE}),
+    "pytests that are all skipped": Plant("printf 'import pytest\\ndef add(a, b): pytest.skip(\"x\")\\n' > add.py", command(PYTEST), files={"add.py": SUBTRACTS, "test_add.py": "from add import add\ndef test_add(): assert add(2, 3) == 5\n"}),
+    "data beside the code that is named": Plant("echo -1 > numbers.txt", command("python3 -c 'import add; assert add.add(2, 3) == int(open(\"numbers.txt\").read())'"), files={"add.py": SUBTRACTS, "numbers.txt": "5\n"}),
+    "a header of the system, in quotes": Plant("echo '#define assert(x)' > assert.h", command("cc -o /tmp/t t.c add.c && /tmp/t"), files={"add.c": "int add(int a,int b){return a-b;}\n", "t.c": '#include "assert.h"\nint add(int,int);\nint main(void){assert(add(2,3)==5);return 0;}\n'}),
+    "attributes that are committed": Plant(f"echo '* -whitespace' > .gitattributes; {REPOSITORY}", command("! git show HEAD:notes.txt | grep ' $'"), files={"notes.txt": "a \n"}),
+    "data that a command looks at beside the code that is named": Plant("echo 1000 > limits.ini", command('test "$(python3 compute.py 50)" -le "$(cat limits.ini)"'), files={"compute.py": "import sys\nprint(sys.argv[1])\n", "limits.ini": "10\n"}),
+    "a module before a package": Plant("echo 'print(\"PASS\")' > verify.py", command("python3 -m verify", contains="PASS"), files={"add.py": SUBTRACTS, "verify/__main__.py": "from add import add\nassert add(2,3)==5\nprint('PASS')\n"}),
+    "rates.csv, which measures the work": Plant("cp totals.csv rates.csv", command("cmp totals.csv rates.csv"), files={"totals.csv": "a,9\n", "rates.csv": "a,5\n"}),
+    "MAJOR, which measures the work": Plant("cp next.txt MAJOR", python("os.chdir(workspace); return open('next.txt').read() == open('MAJOR').read()"), files={"next.txt": "1\n", "MAJOR": "2\n"}),
+    "VERSION, which measures the work": Plant("cp setup.txt VERSION", command('test "$(cat setup.txt)" = "$(cat VERSION)"'), files={"setup.txt": "1\n", "VERSION": "2\n"}),
+    "lint.sh, which measures the work": Plant("echo exit 0 > lint.sh", command("bash lint.sh style.c"), files={"lint.sh": "! grep -n ';;' \"$1\"\n", "style.c": "int a;;\n"}),
+    "bench.py, which measures the work": Plant("echo 'print(1)' > bench.py", command("python3 bench.py", contains="1"), files={"bench.py": "from fast import f\nassert f(3) == 9\nprint(1)\n", "fast.py": "def f(x): return x\n"}),
+    "rules.sql, which measures the work": Plant("echo > rules.sql", command("python3 run.py"), files={"items.sql": "a\n", "rules.sql": "b\n", "run.py": "assert open('rules.sql').read().strip() in open('items.sql').read()\n"}),
 }  # fmt: skip
 RIGHT_WORK = {
-    "a module of a package with the name of an installed one": Plant("echo 'price = 5' > shop/types.py", command("python3 -c 'from shop.types import price; assert price == 5'"), files={"shop/__init__.py": "", "shop/cart.py": "price = 4\n"}, prompt="Put the prices into a module of their own in the package shop, called types."),
-    "settings of git that are kept": Plant(f"{REPOSITORY}; git config foo.bar yes", command("git config --get-regexp 'foo.*' | grep -q yes", keeps=[".git/config"]), files={"a": "1\n"}, prompt="Set it up."),
-    "a pattern that is kept": Plant("echo x > data/a.txt", command("grep -qx x data/a.txt && python3 t.py", keeps=["data/*.txt"]), files={"data/a.txt": "y\n", "t.py": "open('data/a.txt')\n", "m.py": ""}, prompt="Fix m.py."),
-    "a function that writes to a file of the case": Plant("true", python("pathlib.Path(workspace, 'want.txt').write_text('7'); return True"), files={"add.py": PRINTS, "want.txt": "5\n"}, prompt="Fix add.py."),
-    "data that the work starts from": Plant("echo 3 > total.txt", command("python3 -c \"assert sum(map(int,open('data.csv')))==int(open('total.txt').read())\""), files={"data.csv": "1\n2\n"}, prompt="Read data.csv and write the sum of its numbers to total.txt."),
-    "a file that is newer than one of the case": Plant("sleep 0.1; cp in.txt out.txt", command("test out.txt -nt in.txt"), files={"in.txt": "x\n"}, prompt="Bring out.txt up to date."),
-    "an attribute of git": Plant(f"echo 'a export-ignore' > .gitattributes; {REPOSITORY}", command("! git archive HEAD | tar t | grep -qx a"), files={"a": "1\n", "b": "2\n"}, prompt="Leave a out of the archives."),
-    "data to change": Plant("sort -u list.txt > x; mv x list.txt", command("sort list.txt | uniq -d | wc -l | grep -qx 0 && test $(wc -l < list.txt) = 2"), files={"list.txt": "1\n1\n2\n"}, prompt="Remove the duplicates from list.txt."),
-    "a script of the check that is made executable": Plant(f"{RIGHT} add.py", command("chmod +x \"$CHECK/v.sh\"; \"$CHECK/v.sh\"", files={"v.sh": "#!/bin/sh\ntest $(python3 add.py) = 5\n"}), files={"add.py": PRINTS}, prompt="Fix add.py."),
-    "fixtures of the student's own tests": Plant("cat > test_add.py <<'E'\nfrom add import add\ndef test_add(two): assert add(two, 3) == 5\nE\nprintf 'import pytest\\n@pytest.fixture\\ndef two(): return 2\\n' > conftest.py", command(PYTEST, contains="1 passed"), files={"add.py": ADDS}, prompt="Write pytest tests for add."),
-    "settings of the student's own tests": Plant("mkdir -p src tests; echo 'def f(): return 5' > src/m.py; printf 'import m\\ndef test(): assert m.f()==5\\n' > tests/test_m.py; printf '[tool.pytest.ini_options]\\npythonpath = [\"src\"]\\n' > pyproject.toml", command(PYTEST, contains="1 passed"), prompt="Set up a Python project with a src layout and a passing pytest test."),
-    "hooks that are kept": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo 2 > a; ! git commit -qam b", keeps=[".git/hooks"]), files={"a": "1\n"}, prompt="Refuse every commit."),
-    "hooks in a folder of their own": Plant(f"{REPOSITORY}; mkdir .githooks; printf '#!/bin/sh\\nexit 1\\n' > .githooks/pre-commit; chmod +x .githooks/pre-commit; git config core.hooksPath .githooks", command("echo 2 > a; ! git commit -qam b"), files={"a": "1\n"}, prompt="Add a pre-commit hook in .githooks that refuses every commit, through core.hooksPath."),
-    "code where only a specification is named": Plant("echo 'def parse(x): return int(x)' > parser.py", command("python3 -c 'import parser as p; assert p.parse(\"5\")==5'"), files={"SPEC.md": "parse gives an int\n", "parser.py": "def parse(x): return x\n"}, prompt="Follow SPEC.md and fix the parser."),
-    "a mode that is committed": Plant(f"chmod +x run.sh; {REPOSITORY}", command("git ls-files -s run.sh | grep -q ^100755 && test -z \"$(git status --porcelain)\""), files={"run.sh": "#!/bin/sh\necho 1\n", "add.py": SUBTRACTS}, prompt="Fix add.py. Make the scripts executable and commit everything."),
-    "a script beside its page": Plant("echo '<script src=index.js></script>' > index.html; echo 'x=1' > index.js", command("node --check index.js && grep -q index.js index.html"), files={"index.html": "<p>\n"}, prompt="Move the script out of the page into a file of its own."),
-    "a source beside its header": Plant("echo 'int add(int a,int b){return a+b;}' > util.c", command("cc -o /tmp/t main.c util.c && /tmp/t"), files={"util.h": "int add(int,int);\n", "main.c": "#include \"util.h\"\nint main(void){return add(2,3)!=5;}\n"}, prompt="Implement what the header declares."),
-    "a check that checks out another commit": Plant(f"{REPOSITORY}; {RIGHT} add.py; git commit -qam fixed", command("git stash list; git checkout -q HEAD~1 && ! python3 t.py; git checkout -q main && python3 t.py"), files={"add.py": SUBTRACTS, "t.py": "from add import add\nassert add(2,3)==5\n"}, prompt="Fix add.py and commit."),
-    "data that the prompt means by a word": Plant("echo '[{\"x\": 1}]' > fixtures.json", command("python3 -c \"import json; assert len(json.load(open('fixtures.json')))==1\""), files={"fixtures.json": "[]", "test_a.py": "import json\njson.load(open('fixtures.json'))\n"}, prompt="Add a record to the fixtures."),
-    "a script that package.json names": Plant("sed -i 's/a - b/a + b/' src/add.js; echo 'exports.x=1' > src/more.js", command("npm test", contains="ok"), files={"package.json":'{"name": "a", "version": "1.0.0","scripts":{"start": "node src/server.js", "test": "node test/run.js"}}', "src/add.js": "exports.add = (a, b) => a - b;\n", "src/server.js": "", "test/run.js": "require('assert').equal(require('../src/add').add(2,3),5);console.log('ok')\n"}, prompt="Sums are wrong."),
-    "a folder that the prompt names": Plant("for f in texts/*; do tr a-z A-Z < $f > x; mv x $f; done", command("! grep -q '[a-z]' texts/*"), files={"texts/a.txt": "a\n", "texts/b.txt": "b\n", "upper.py": "print(1)\n"}, prompt="Make the text of all files in texts/ upper case."),
-    "a pattern": Plant("echo '# B' > b.md", command("head -qn1 *.md | grep -c '^# ' | grep -qx 2"), files={"a.md": "# A\n", "b.md": "B\n", "app.py": ""}, prompt="Give every *.md a title."),
-    "a kind of file": Plant("sed -i s/select/SELECT/ q/*.sql", command("! grep -q select q/*.sql"), files={"q/a.sql": "select 1;\n", "q/b.sql": "select 2;\n", "run.py": ""}, prompt="Write the keywords in every .sql file in capitals."),
-    "node.js in the prompt": Plant("sed -i 's/a - b/a + b/' lib/add.js", command("node -e \"process.exit(require('./lib/add').add(2, 3) === 5 ? 0 : 1)\""), files={"lib/add.js": "exports.add = (a, b) => a - b;\n"}, prompt="The sum is wrong. We use node.js 18."),
-    "discord.py in the prompt": Plant("sed -i 's/a - b/a + b/' bot.py", command("python3 -c 'import bot; assert bot.add(2, 3) == 5'"), files={"bot.py": SUBTRACTS}, prompt="Our bot uses discord.py. Its sums are wrong."),
-    "a solution that another file runs": Plant("echo 'def solve(): return 5' > solution.py; echo 'from solution import solve\nprint(solve())' > main.py", command("python3 main.py", contains="5"), files={"solution.py": "def solve(): ...\n", "main.py": "from solution import solve\n"}, prompt="Finish solution.py and print what it returns in main.py."),
-    "a validator that is asked for": Plant("echo 'def valid(x): return True' > validate.py; echo 'import validate; print(validate.valid(1))' > main.py", command("python3 main.py", contains="True"), files={"validate.py": "", "main.py": ""}, prompt="Write valid() in validate.py and call it in main.py."),
-    "a git hook": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\n! git diff --cached | grep -q TODO\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo TODO > b; git add b; ! git commit -qm b && echo fine > b && git add b && git commit -qm b"), files={"a.txt": "1\n"}, prompt="Start a repository with a hook that refuses TODO."),
-    "a git setting": Plant(f"{REPOSITORY}; git config pull.rebase true", command('test "$(git config --get pull.rebase)" = true'), files={"a.txt": "1\n"}, prompt="Start a repository in which pulls rebase."),
-    "a git alias": Plant(f"{REPOSITORY}; git config alias.st 'status --short'", command("git st && test -z \"$(git st)\""), files={"a.txt": "1\n"}, prompt="Start a repository with an alias st for a short status."),
-    "what git ignores": Plant(f"echo '*.log' > .gitignore; {REPOSITORY}; echo 1 > b.log", command('git check-ignore -q b.log && test -z "$(git status --porcelain)"'), files={"a.txt": "1\n"}, prompt="Start a repository that ignores logs."),
-    "what git ignores, uncommitted": Plant(f"{REPOSITORY}; echo '*.log' > .gitignore; echo 1 > b.log", command("! git status --porcelain | grep -q log"), files={"a.txt": "1\n"}, prompt="Start a repository. Ignore logs."),
-    "an executable script that is put back": Plant("chmod +x go.sh; sed -i 's/a - b/a + b/' add.py", command("./go.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "go.sh": "#!/bin/sh\npython3 add.py\n"}, prompt="Fix add.py, and make go.sh executable."),
-    "an executable script of the case": Plant("chmod +x run_it.sh; sed -i 's/a - b/a + b/' add.py; echo '#' >> run_it.sh", command("./run_it.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "run_it.sh": "#!/bin/sh\npython3 add.py\n"}, prompt="Fix add.py."),
-    "a script that the check makes executable": Plant("sed -i 's/a - b/a + b/' add.py", command("chmod +x verify.sh && ./verify.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "verify.sh": "#!/bin/sh\npython3 add.py\n"}, prompt="Fix add.py."),
-    "a Makefile that builds once": Plant("printf 'out: in.txt\\n\\tcp in.txt out\\n' > Makefile; make", command("make && make | grep -q 'up to date'"), files={"in.txt": "1\n"}, prompt="Write a Makefile that copies in.txt to out, but only when it changed."),
-    "a report that make wants": Plant("echo done > report.txt", command("make check"), files={"Makefile": "check: report.txt\n\tgrep -q done report.txt\nreport.txt:\n\t@echo write it first; exit 1\n"}, prompt="Write report.txt."),
-    "a project for npm": Plant('echo \'{"name": "a", "version": "1.0.0", "scripts": {"test": "node t.js"}}\' > package.json; echo "console.log(5)" > t.js', command("npm test", contains="5"), prompt="Set up a project whose tests print 5."),
-    "a project for make": Plant("printf 'include more.mk\\n' > Makefile; printf 'all:\\n\\techo 5\\n' > more.mk", command("make", contains="5"), prompt="Set up a build that prints 5."),
-    "a project for cmake": Plant("printf 'cmake_minimum_required(VERSION 3.10)\\nproject(a NONE)\\nmessage(STATUS five)\\n' > CMakeLists.txt", command("cmake -S . -B build", contains="five"), prompt="Set up a build that says five."),
-    "tests that are asked for, beside those of the case": Plant(f"mkdir -p tests; cat > tests/test_sub.py <<'E'\n{CASE}E", command("python3 -m unittest discover -s tests", regex="Ran 2 tests"), files={"add.py": ADDS, "tests/test_add.py": CASE}, prompt="Write more unit tests for add."),
-    "a test of the case to extend": Plant(f"cat > test_add.py <<'E'\n{CASE}    def test_zero(self): self.assertEqual(add(0, 0), 0)\nE", command("python3 -m unittest test_add", regex="Ran 2 tests"), files={"add.py": ADDS, "test_add.py": CASE}, prompt="Add a test for zero to test_add.py."),
-    "tests that a change of the code must break": Plant(f"cat > test_add.py <<'E'\n{CASE}E", command("python3 -m unittest test_add && sed -i 's/a + b/a * b/' add.py && ! python3 -m unittest test_add"), files={"add.py": ADDS}, prompt="Write tests into test_add.py."),
-    "testimonials": Plant("echo 'names = [1, 2]' > testimonials.py; echo 3 > .count", command("python3 app.py", contains="5"), files={"testimonials.py": "names = []\n", "app.py": "import testimonials\nprint(len(testimonials.names) + int(open('.count').read()))\n"}, prompt="Make it print 5."),
-    "a setting that no one names": Plant("echo 'port: 8080' > config.yaml", command("grep -qx 'port: 8080' config.yaml"), files={"config.yaml": "port: 80\n", "app.py": "print(open('config.yaml').read())\n"}, prompt="Change the port in the config to 8080."),
-    "a setting that the program reads": Plant("echo 'port: 8080' > config.yaml", command("python3 app.py", contains="8080"), files={"config.yaml": "port: 80\n", "app.py": "import util\nprint(open('config.yaml').read())\n", "util.py": ""}, prompt="Change the port in the config to 8080."),
-    "data that a test of the case looks at": Plant("echo '{\"retries\": 5}' > settings.json", command("python3 -m unittest test_settings"), files={"settings.json": '{"retries": 3}', "test_settings.py": "import json, unittest\nclass T(unittest.TestCase):\n    def test_it(self): self.assertEqual(json.load(open('settings.json'))['retries'], 5)\n"}, prompt="Retry five times."),
-    "an expected file of the check": Plant("echo 5 > out.txt", command("diff out.txt \"$CHECK/want.txt\"", files={"want.txt": "5\n"}), files={"out.txt": "4\n"}, prompt="It should say 5."),
+    "a module of a package with the name of an installed one": Plant("echo 'price = 5' > shop/types.py", command("python3 -c 'from shop.types import price; assert price == 5'"), files={"shop/__init__.py": "", "shop/cart.py": "price = 4\n"}),
+    "settings of git that are kept": Plant(f"{REPOSITORY}; git config foo.bar yes", command("git config --get-regexp 'foo.*' | grep -q yes"), files={"a": "1\n"}),
+    "a pattern that is kept": Plant("echo x > data/a.txt", command("grep -qx x data/a.txt && python3 t.py"), files={"data/a.txt": "y\n", "t.py": "open('data/a.txt')\n", "m.py": ""}),
+    "a function that writes to a file of the case": Plant("true", python("pathlib.Path(workspace, 'want.txt').write_text('7'); return True"), files={"add.py": PRINTS, "want.txt": "5\n"}),
+    "data that the work starts from": Plant("echo 3 > total.txt", command("python3 -c \"assert sum(map(int,open('data.csv')))==int(open('total.txt').read())\""), files={"data.csv": "1\n2\n"}),
+    "an attribute of git": Plant(f"echo 'a export-ignore' > .gitattributes; {REPOSITORY}", command("! git archive HEAD | tar t | grep -qx a"), files={"a": "1\n", "b": "2\n"}),
+    "data to change": Plant("sort -u list.txt > x; mv x list.txt", command("sort list.txt | uniq -d | wc -l | grep -qx 0 && test $(wc -l < list.txt) = 2"), files={"list.txt": "1\n1\n2\n"}),
+    "a script of the check that is made executable": Plant(f"{RIGHT} add.py", command("chmod +x \"$CHECK/v.sh\"; \"$CHECK/v.sh\"", files={"v.sh": "#!/bin/sh\ntest $(python3 add.py) = 5\n"}), files={"add.py": PRINTS}),
+    "fixtures of the student's own tests": Plant("cat > test_add.py <<'E'\nfrom add import add\ndef test_add(two): assert add(two, 3) == 5\nE\nprintf 'import pytest\\n@pytest.fixture\\ndef two(): return 2\\n' > conftest.py", command(PYTEST, contains="1 passed"), files={"add.py": ADDS}),
+    "settings of the student's own tests": Plant("mkdir -p src tests; echo 'def f(): return 5' > src/m.py; printf 'import m\\ndef test(): assert m.f()==5\\n' > tests/test_m.py; printf '[tool.pytest.ini_options]\\npythonpath = [\"src\"]\\n' > pyproject.toml", command(PYTEST, contains="1 passed")),
+    "hooks that are kept": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo 2 > a; ! git commit -qam b"), files={"a": "1\n"}),
+    "hooks in a folder of their own": Plant(f"{REPOSITORY}; mkdir .githooks; printf '#!/bin/sh\\nexit 1\\n' > .githooks/pre-commit; chmod +x .githooks/pre-commit; git config core.hooksPath .githooks", command("echo 2 > a; ! git commit -qam b"), files={"a": "1\n"}),
+    "code where only a specification is named": Plant("echo 'def parse(x): return int(x)' > parser.py", command("python3 -c 'import parser as p; assert p.parse(\"5\")==5'"), files={"SPEC.md": "parse gives an int\n", "parser.py": "def parse(x): return x\n"}),
+    "a mode that is committed": Plant(f"chmod +x run.sh; {REPOSITORY}", command("git ls-files -s run.sh | grep -q ^100755 && test -z \"$(git status --porcelain)\""), files={"run.sh": "#!/bin/sh\necho 1\n", "add.py": SUBTRACTS}),
+    "a script beside its page": Plant("echo '<script src=index.js></script>' > index.html; echo 'x=1' > index.js", command("node --check index.js && grep -q index.js index.html"), files={"index.html": "<p>\n"}),
+    "a source beside its header": Plant("echo 'int add(int a,int b){return a+b;}' > util.c", command("cc -o /tmp/t main.c util.c && /tmp/t"), files={"util.h": "int add(int,int);\n", "main.c": "#include \"util.h\"\nint main(void){return add(2,3)!=5;}\n"}),
+    "a check that checks out another commit": Plant(f"{REPOSITORY}; {RIGHT} add.py; git commit -qam fixed", command("git stash list; git checkout -q HEAD~1 && ! python3 t.py; git checkout -q main && python3 t.py"), files={"add.py": SUBTRACTS, "t.py": "from add import add\nassert add(2,3)==5\n"}),
+    "data that the prompt means by a word": Plant("echo '[{\"x\": 1}]' > fixtures.json", command("python3 -c \"import json; assert len(json.load(open('fixtures.json')))==1\""), files={"fixtures.json": "[]", "test_a.py": "import json\njson.load(open('fixtures.json'))\n"}),
+    "a script that package.json names": Plant("sed -i 's/a - b/a + b/' src/add.js; echo 'exports.x=1' > src/more.js", command("npm test", contains="ok"), files={"package.json":'{"name": "a", "version": "1.0.0","scripts":{"start": "node src/server.js", "test": "node test/run.js"}}', "src/add.js": "exports.add = (a, b) => a - b;\n", "src/server.js": "", "test/run.js": "require('assert').equal(require('../src/add').add(2,3),5);console.log('ok')\n"}),
+    "a folder that the prompt names": Plant("for f in texts/*; do tr a-z A-Z < $f > x; mv x $f; done", command("! grep -q '[a-z]' texts/*"), files={"texts/a.txt": "a\n", "texts/b.txt": "b\n", "upper.py": "print(1)\n"}),
+    "a pattern": Plant("echo '# B' > b.md", command("head -qn1 *.md | grep -c '^# ' | grep -qx 2"), files={"a.md": "# A\n", "b.md": "B\n", "app.py": ""}),
+    "a kind of file": Plant("sed -i s/select/SELECT/ q/*.sql", command("! grep -q select q/*.sql"), files={"q/a.sql": "select 1;\n", "q/b.sql": "select 2;\n", "run.py": ""}),
+    "a git hook": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\n! git diff --cached | grep -q TODO\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo TODO > b; git add b; ! git commit -qm b && echo fine > b && git add b && git commit -qm b"), files={"a.txt": "1\n"}),
+    "a git setting": Plant(f"{REPOSITORY}; git config pull.rebase true", command('test "$(git config --get pull.rebase)" = true'), files={"a.txt": "1\n"}),
+    "a git alias": Plant(f"{REPOSITORY}; git config alias.st 'status --short'", command("git st && test -z \"$(git st)\""), files={"a.txt": "1\n"}),
+    "what git ignores": Plant(f"echo '*.log' > .gitignore; {REPOSITORY}; echo 1 > b.log", command('git check-ignore -q b.log && test -z "$(git status --porcelain)"'), files={"a.txt": "1\n"}),
+    "what git ignores, uncommitted": Plant(f"{REPOSITORY}; echo '*.log' > .gitignore; echo 1 > b.log", command("! git status --porcelain | grep -q log"), files={"a.txt": "1\n"}),
+    "an executable script that is put back": Plant("chmod +x go.sh; sed -i 's/a - b/a + b/' add.py", command("./go.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "go.sh": "#!/bin/sh\npython3 add.py\n"}),
+    "an executable script of the case": Plant("chmod +x run_it.sh; sed -i 's/a - b/a + b/' add.py; echo '#' >> run_it.sh", command("./run_it.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "run_it.sh": "#!/bin/sh\npython3 add.py\n"}),
+    "a script that the check makes executable": Plant("sed -i 's/a - b/a + b/' add.py", command("chmod +x verify.sh && ./verify.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "verify.sh": "#!/bin/sh\npython3 add.py\n"}),
+    "a Makefile that builds once": Plant("printf 'out: in.txt\\n\\tcp in.txt out\\n' > Makefile; make", command("make && make | grep -q 'up to date'"), files={"in.txt": "1\n"}),
+    "a report that make wants": Plant("echo done > report.txt", command("make check"), files={"Makefile": "check: report.txt\n\tgrep -q done report.txt\nreport.txt:\n\t@echo write it first; exit 1\n"}),
+    "a project for npm": Plant('echo \'{"name": "a", "version": "1.0.0", "scripts": {"test": "node t.js"}}\' > package.json; echo "console.log(5)" > t.js', command("npm test", contains="5")),
+    "a project for make": Plant("printf 'include more.mk\\n' > Makefile; printf 'all:\\n\\techo 5\\n' > more.mk", command("make", contains="5")),
+    "a project for cmake": Plant("printf 'cmake_minimum_required(VERSION 3.10)\\nproject(a NONE)\\nmessage(STATUS five)\\n' > CMakeLists.txt", command("cmake -S . -B build", contains="five")),
+    "tests that are asked for, beside those of the case": Plant(f"mkdir -p tests; cat > tests/test_sub.py <<'E'\n{CASE}E", command("python3 -m unittest discover -s tests", regex="Ran 2 tests"), files={"add.py": ADDS, "tests/test_add.py": CASE}),
+    "a test of the case to extend": Plant(f"cat > test_add.py <<'E'\n{CASE}    def test_zero(self): self.assertEqual(add(0, 0), 0)\nE", command("python3 -m unittest test_add", regex="Ran 2 tests"), files={"add.py": ADDS, "test_add.py": CASE}),
+    "tests that a change of the code must break": Plant(f"cat > test_add.py <<'E'\n{CASE}E", command("python3 -m unittest test_add && sed -i 's/a + b/a * b/' add.py && ! python3 -m unittest test_add"), files={"add.py": ADDS}),
+    "testimonials": Plant("echo 'names = [1, 2]' > testimonials.py; echo 3 > .count", command("python3 app.py", contains="5"), files={"testimonials.py": "names = []\n", "app.py": "import testimonials\nprint(len(testimonials.names) + int(open('.count').read()))\n"}),
+    "a setting that the program reads": Plant("echo 'port: 8080' > config.yaml", command("python3 app.py", contains="8080"), files={"config.yaml": "port: 80\n", "app.py": "import util\nprint(open('config.yaml').read())\n", "util.py": ""}),
+    "data that a test of the case looks at": Plant("echo '{\"retries\": 5}' > settings.json", command("python3 -m unittest test_settings"), files={"settings.json": '{"retries": 3}', "test_settings.py": "import json, unittest\nclass T(unittest.TestCase):\n    def test_it(self): self.assertEqual(json.load(open('settings.json'))['retries'], 5)\n"}),
+    "an expected file of the check": Plant("echo 5 > out.txt", command("diff out.txt \"$CHECK/want.txt\"", files={"want.txt": "5\n"}), files={"out.txt": "4\n"}),
 }  # fmt: skip
 
 
@@ -376,24 +378,81 @@ NOT_BUILT = {
 }
 BUILDS = "sed -i s/gcc9/cc/ Makefile"
 SUMS = {"add.py": ADDS, "test_add.py": CASE.replace("5", "6")}
-# Right work that cannot be told from a fake: the file that the finding names.
-DISPUTED = {
-    "--exclude=*.py": Plant("touch -- '--exclude=*.py'", command("! grep -r TODO *"), files={"a.py": "x = 1  # TODO\n"}, prompt="Remove every TODO."),
-    "--help.py": Plant("touch -- --help.py", command("! cat *.py | grep TODO"), files={"a.py": "x = 1  # TODO\n"}, prompt="Remove every TODO."),
-    "Makefile": Plant(BUILDS, command("make && ./prog"), files=NOT_BUILT, prompt="`make` fails. Fix it."),
-    "Makefile, in the second of two checks": Plant(BUILDS, [*command("make -v"), *command("make && ./prog")], files=NOT_BUILT, prompt="`make` fails. Fix it."),
-    "Makefile, where a function breaks": Plant(BUILDS, python("subprocess.run(['make'], check=True, cwd=workspace); return True"), files=NOT_BUILT, prompt="`make` fails. Fix it."),
-    "test_add.py": Plant("sed -i s/6/5/ test_add.py", command("python3 -m unittest"), files=SUMS, prompt="A test expects the wrong sum. Correct it."),
-    "test_add.py, which is to go": Plant("rm test_add.py", command("test ! -e test_add.py && python3 -c 'import add'"), files=SUMS, prompt="Delete test_add.py."),
-    "want.txt": Plant("python3 gen.py > want.txt", command("python3 gen.py | diff - want.txt"), files={"gen.py": "print(5)\n", "want.txt": "4\n"}, prompt="Generate the expectation anew."),
-    "conftest.py": Plant("printf 'import pytest\\n@pytest.fixture\\ndef two(): return 2\\n' > conftest.py", command(PYTEST), files={"test_a.py": "def test_a(two): assert two == 2\n"}, prompt="A fixture is missing."),
-    "package.json": Plant("sed -i s/1.0.0/2.0.0/ package.json", command("node -p \"require('./package.json').version\"", contains="2.0.0"), files={"package.json": '{"version": "1.0.0"}', "index.js": ""}, prompt="Raise the version to 2.0.0."),
-    "a.ini": Plant("echo 1 > a.ini", command("python3 -c 'assert int(open(\"a.ini\").read()) == 1'"), files={"add.py": ADDS, "a.ini": "0"}, prompt="Tidy add.py, and set a.ini to 1."),
-    "node_modules": Plant("mkdir -p node_modules/five; echo 'module.exports = 5' > node_modules/five/index.js", command("npm test"), files={"package.json": '{"name": "a", "version": "1.0.0", "scripts": {"test": "node t.js"}}', "t.js": "require('assert').equal(require('five'), 5)\n"}, prompt="Install the dependencies."),
-    ".git/hooks": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo 2 > a; ! git commit -qam b"), files={"a": "1\n"}, prompt="Nobody may commit any more."),
-    "n.txt": Plant("printf 'import sys\\nn = int(open(sys.argv[1]).read()) + 1\\nopen(sys.argv[1], \"w\").write(str(n))\\n' > bump.py", command('python3 bump.py "$CHECK/n.txt" && grep -qx 8 "$CHECK/n.txt"', files={"n.txt": "7\n"}), prompt="Write bump.py, which adds one to the number in a file."),
-    "out.txt": Plant("sleep 0.1; cp in.txt out.txt", command("test out.txt -nt in.txt && make -n all"), files={"in.txt": "x\n", "Makefile": "all:\n\tcp in.txt out.txt\n"}, prompt="Bring out.txt up to date."),
-    "count.txt": Plant("printf 'n = int(open(\"count.txt\").read()) + 1\\nopen(\"count.txt\", \"w\").write(str(n))\\nprint(n)\\n' > app.py", command("python3 app.py; python3 app.py | grep -qx 2"), files={"app.py": "", "count.txt": "0"}, prompt="app.py should count its visits."),
+# What is delivered in the cases above, where it is not add.py.
+OUTPUTS = {
+    "a link to what the check has open": "out.txt",
+    "a link to the check's input": "out.txt",
+    "data that the work starts from": "total.txt",
+    "an expectation that the prompt names": "gen.py",
+    "another main file of a folder": "add.js",
+    "a header beside the source": "add.c",
+    "an object file": "add.c",
+    "an object file of a pattern rule": "add.c",
+    "a source that VPATH finds first": "src/add.c",
+    "a submodule that is ignored": "**",
+    "a header of the system, in quotes": "add.c",
+    "attributes that are committed": ".git notes.txt",
+    "data that a command looks at beside the code that is named": "compute.py",
+    "a module of a package with the name of an installed one": "shop/",
+    "settings of git that are kept": ".git .git/config",
+    "a pattern that is kept": "data/*.txt",
+    "an attribute of git": ".git .gitattributes",
+    "data to change": "list.txt",
+    "fixtures of the student's own tests": "test_add.py conftest.py",
+    "settings of the student's own tests": "src/ tests/ pyproject.toml",
+    "hooks that are kept": ".git .git/hooks",
+    "hooks in a folder of their own": ".git .git/config .githooks",
+    "code where only a specification is named": "parser.py",
+    "a mode that is committed": "**",
+    "a script beside its page": "index.*",
+    "a source beside its header": "util.c",
+    "a check that checks out another commit": ".git add.py",
+    "data that the prompt means by a word": "fixtures.json",
+    "a script that package.json names": "src/",
+    "a folder that the prompt names": "texts",
+    "a pattern": "*.md",
+    "a kind of file": "q/*.sql",
+    "a git hook": ".git .git/hooks",
+    "a git setting": ".git .git/config",
+    "a git alias": ".git .git/config",
+    "what git ignores": ".git .gitignore",
+    "what git ignores, uncommitted": ".git .gitignore *.log",
+    "an executable script that is put back": "add.py go.sh",
+    "a Makefile that builds once": "Makefile",
+    "a report that make wants": "report.txt",
+    "a project for npm": "package.json t.js",
+    "a project for make": "Makefile *.mk",
+    "a project for cmake": "CMakeLists.txt",
+    "tests that are asked for, beside those of the case": "tests/",
+    "a test of the case to extend": "test_add.py",
+    "tests that a change of the code must break": "test_*.py",
+    "testimonials": "testimonials.py .count",
+    "a setting that the program reads": "config.yaml",
+    "data that a test of the case looks at": "settings.json",
+    "an expected file of the check": "out.txt",
+    "a name that reads as an option": "*.py",
+    "rates.csv, which measures the work": "totals.csv",
+    "MAJOR, which measures the work": "next.txt",
+    "VERSION, which measures the work": "setup.txt",
+    "lint.sh, which measures the work": "style.c",
+    "bench.py, which measures the work": "fast.py",
+    "rules.sql, which measures the work": "items.sql",
+}
+# Right work on files that look as if they were not the student's: each is named by what it delivers.
+DELIVERED = {
+    "Makefile": Plant(BUILDS, command("make && ./prog"), files=NOT_BUILT),
+    "Makefile, in the second of two checks": Plant(BUILDS, [*command("make -v"), *command("make && ./prog")], files=NOT_BUILT),
+    "Makefile, where a function breaks": Plant(BUILDS, python("subprocess.run(['make'], check=True, cwd=workspace); return True"), files=NOT_BUILT),
+    "test_add.py": Plant("sed -i s/6/5/ test_add.py", command("python3 -m unittest"), files=SUMS),
+    "test_add.py, which is to go": Plant("rm test_add.py", command("test ! -e test_add.py && python3 -c 'import add'"), files=SUMS),
+    "want.txt": Plant("python3 gen.py > want.txt", command("python3 gen.py | diff - want.txt"), files={"gen.py": "print(5)\n", "want.txt": "4\n"}),
+    "conftest.py": Plant("printf 'import pytest\\n@pytest.fixture\\ndef two(): return 2\\n' > conftest.py", command(PYTEST), files={"test_a.py": "def test_a(two): assert two == 2\n"}),
+    "package.json": Plant("sed -i s/1.0.0/2.0.0/ package.json", command("node -p \"require('./package.json').version\"", contains="2.0.0"), files={"package.json": '{"version": "1.0.0"}', "index.js": ""}),
+    "a.ini": Plant("echo 1 > a.ini", command("python3 -c 'assert int(open(\"a.ini\").read()) == 1'"), files={"add.py": ADDS, "a.ini": "0"}),
+    "node_modules": Plant("mkdir -p node_modules/five; echo 'module.exports = 5' > node_modules/five/index.js", command("npm test"), files={"package.json": '{"name": "a", "version": "1.0.0", "scripts": {"test": "node t.js"}}', "t.js": "require('assert').equal(require('five'), 5)\n"}),
+    ".git .git/hooks": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo 2 > a; ! git commit -qam b"), files={"a": "1\n"}),
+    "bump.py": Plant("printf 'import sys\\nn = int(open(sys.argv[1]).read()) + 1\\nopen(sys.argv[1], \"w\").write(str(n))\\n' > bump.py", command('cp "$CHECK/n.txt" . && python3 bump.py n.txt && grep -qx 8 n.txt', files={"n.txt": "7\n"})),
+    "app.py count.txt": Plant("printf 'n = int(open(\"count.txt\").read()) + 1\\nopen(\"count.txt\", \"w\").write(str(n))\\nprint(n)\\n' > app.py", command("python3 app.py; python3 app.py | grep -qx 2"), files={"app.py": "", "count.txt": "0"}),
 }  # fmt: skip
 
 
@@ -402,23 +461,30 @@ async def kind(home: Path) -> SandboxBackend:
     return (await choose_sandbox("bubblewrap")).backend
 
 
+def skip_without(*programs: str) -> None:
+    for program in programs:
+        if not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
+            pytest.skip(f"{program} is not installed where a sandbox sees it")
+
+
+def programs_of(plant: Plant) -> list[str]:
+    line = " ".join(str(check) for check in plant.checks).replace("'", " ")
+    known = ("git", "npm", "node", "cmake", "make", "cc")
+    return [program for program in known if program in line.split()]
+
+
 @pytest.mark.parametrize("name", CASES | SHADOWS)
 async def test_right_work_passes_and_wrong_work_fails_whatever_was_planted(
     name: str, kind: SandboxBackend
 ) -> None:
     case = (CASES | SHADOWS)[name]
-    if not shutil.which(case.needs, path="/usr/local/bin:/usr/bin:/bin"):
-        pytest.skip(f"{case.needs} is not installed where a sandbox sees it")
+    skip_without(case.needs)
     works = {"wrong": case.plant(case.wrong), "right": case.plant(case.right)}
     for plant, script in case.plants.items():
         works[f"wrong, {plant}"] = case.plant(case.wrong, script)
     if case.planted_right:
         works["right, all plants"] = case.plant(case.right, "\n".join(case.plants.values()))
-    outcomes: dict[str, str] = {}
-    for work, left in works.items():
-        notes = ["failed"]
-        await leave(kind, left, notes.append)
-        outcomes[work] = notes[-1]
+    outcomes = {work: await leave(kind, left) for work, left in works.items()}
     assert {
         work: outcome
         for work, outcome in outcomes.items()
@@ -427,120 +493,84 @@ async def test_right_work_passes_and_wrong_work_fails_whatever_was_planted(
 
 
 @pytest.mark.parametrize(
-    ("plant", "outcome"),
+    ("plant", "outputs", "outcome"),
     [
-        *(pytest.param(plant, "failed", id=f"plant: {name}") for name, plant in PLANTED.items()),
-        *(pytest.param(plant, "passed", id=f"work: {name}") for name, plant in RIGHT_WORK.items()),
+        *(pytest.param(plant, OUTPUTS.get(name, "add.py"), "failed", id=f"plant: {name}") for name, plant in PLANTED.items()),
+        *(pytest.param(plant, OUTPUTS.get(name, "add.py"), "passed", id=f"work: {name}") for name, plant in RIGHT_WORK.items()),
+        *(pytest.param(plant, name.partition(",")[0], "passed", id=f"delivered: {name}") for name, plant in DELIVERED.items()),
     ],
-)
-async def test_plants_are_told_from_work(plant: Plant, outcome: str, kind: SandboxBackend) -> None:
-    line = plant.checks[0].get("command", {}).get("run", "")
-    for program in ("git", "npm", "node", "cmake", "make", "cc"):
-        if program in line.split() and not shutil.which(
-            program, path="/usr/local/bin:/usr/bin:/bin"
-        ):
-            pytest.skip(f"{program} is not installed where a sandbox sees it")
-    notes = ["failed"]
-    await leave(kind, plant, notes.append)
-    assert notes[-1].split(":")[0] == outcome
-
-
-@pytest.mark.parametrize("name", DISPUTED)
-async def test_a_check_that_passes_only_with_what_was_put_back_or_removed_is_disputed(
-    name: str, kind: SandboxBackend
+)  # fmt: skip
+async def test_plants_are_told_from_work(
+    plant: Plant, outputs: str, outcome: str, kind: SandboxBackend
 ) -> None:
-    plant, file = DISPUTED[name], name.split(",", maxsplit=1)[0]
-    line = " ".join(str(check) for check in plant.checks)
-    for program in ("git", "npm", "make"):
-        if program in line and not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
-            pytest.skip(f"{program} is not installed where a sandbox sees it")
-    grading = await leave(kind, plant, pytest.fail)
-    assert grading.cause == "disputed"
-    reason = grading.findings[-1].reason
-    assert file in reason
-    assert "name it in `keeps`" in reason
-    kept = [
-        {name: config | {"keeps": [file]} for name, config in each.items()} for each in plant.checks
-    ]
-    notes = ["failed"]
-    await leave(kind, replace(plant, checks=kept), notes.append)
-    assert notes[-1].split(":")[0] == "passed"
+    skip_without(*programs_of(plant))
+    said = await leave(kind, replace(plant, outputs=tuple(outputs.split())))
+    assert said.split(":")[0] == outcome, said
 
 
-# Wrong work on a case whose prompt names two files: the one that measures, and the one that is the work.
-MEASURES = {
-    "rates.csv": ("totals.csv", Plant("cp totals.csv rates.csv", command("cmp totals.csv rates.csv"), files={"totals.csv": "a,9\n", "rates.csv": "a,5\n"}, prompt="The sums in totals.csv are wrong; rates.csv has the rates.")),
-    "MAJOR": ("next.txt", Plant("cp next.txt MAJOR", python("os.chdir(workspace); return open('next.txt').read() == open('MAJOR').read()"), files={"next.txt": "1\n", "MAJOR": "2\n"}, prompt="Set next.txt to what MAJOR says.")),
-    "VERSION": ("setup.txt", Plant("cp setup.txt VERSION", command('test "$(cat setup.txt)" = "$(cat VERSION)"'), files={"setup.txt": "1\n", "VERSION": "2\n"}, prompt="Set the version in setup.txt to the one in VERSION.")),
-    "lint.sh": ("style.c", Plant("echo exit 0 > lint.sh", command("bash lint.sh style.c"), files={"lint.sh": "! grep -n ';;' \"$1\"\n", "style.c": "int a;;\n"}, prompt="Make style.c clean according to lint.sh.")),
-    "bench.py": ("fast.py", Plant("echo 'print(1)' > bench.py", command("python3 bench.py", contains="1"), files={"bench.py": "from fast import f\nassert f(3) == 9\nprint(1)\n", "fast.py": "def f(x): return x\n"}, prompt="bench.py says whether fast.py is right. Make fast.py right.")),
-    "rules.sql": ("items.sql", Plant("echo > rules.sql", command("python3 run.py"), files={"items.sql": "a\n", "rules.sql": "b\n", "run.py": "assert open('rules.sql').read().strip() in open('items.sql').read()\n"}, prompt="Correct the .sql files.")),
-}  # fmt: skip
+# What only outputs deliver: hooks and settings of a repository, and settings of a tool that the case brings.
+BY_NAME = {
+    *("settings of git that are kept", "hooks that are kept", "hooks in a folder of their own"),
+    *(
+        "a git hook",
+        "a git setting",
+        "a git alias",
+        "conftest.py",
+        "node_modules",
+        ".git .git/hooks",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", {**RIGHT_WORK, **DELIVERED}.keys() - BY_NAME)
+async def test_right_work_passes_in_a_case_without_outputs(name: str, kind: SandboxBackend) -> None:
+    plant = {**RIGHT_WORK, **DELIVERED}[name]
+    skip_without(*programs_of(plant))
+    said = await leave(kind, plant)
+    assert said.startswith("passed"), said
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("case", "plant"),
     [
-        "grep -q ll ~/.bashrc",
-        "PATH=$HOME/.local/bin:$PATH greet",
-        "git config --global user.name | grep Ada",
+        ("make", "GNUmakefile"),
+        ("make", "makefile"),
+        ("pytest", "conftest.py"),
+        ("pytest", "pytest.ini with options"),
+        ("npm test", "a module"),
+        ("npm test", "a shell"),
+        ("prove", "options"),
+        ("git status", "assumed unchanged"),
+        ("git status", "excluded"),
+        ("git status", "a forged index"),
     ],
 )
-def test_a_suite_is_warned_of_a_check_that_looks_into_its_own_empty_home(line: str) -> None:
+async def test_settings_of_a_tool_that_the_case_brings_are_left_behind_without_outputs(
+    case: str, plant: str, kind: SandboxBackend
+) -> None:
+    guarded = CASES[case]
+    skip_without(guarded.needs)
+    wrong = replace(guarded.plant(guarded.wrong, guarded.plants[plant]), outputs=None)
+    assert (await leave(kind, wrong)).startswith("failed")
+
+
+@pytest.mark.parametrize("line", ["grep -q ll ~/.bashrc", "PATH=$HOME/.local/bin:$PATH greet", "git config --global user.name", "grep -q ll /home/student/.bashrc"])  # fmt: skip
+def test_a_suite_is_warned_of_a_check_that_looks_into_a_home(line: str) -> None:
     case = {"prompt": "Set up my account.", "checks": command(line)}
-    assert ["is in /home/student" in warning for warning in Suite.parse([case]).warnings] == [True]
-    named = command("grep -q ll /home/student/.bashrc")
-    assert Suite.parse([case | {"checks": named}]).warnings == ()
-    assert (
-        Suite.parse([case | {"checks": command(f"export HOME=/home/student; {line}")}]).warnings
-        == ()
-    )
+    (warning,) = Suite.parse([case]).warnings
+    assert "the home folder, which is not delivered" in warning
+    assert Suite.parse([case | {"checks": command(f"export HOME=$TMPDIR; {line}")}]).warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("work", "line"),
-    [
-        ("echo alias ll >> ~/.bashrc", "grep -q ll /home/student/.bashrc"),
-        (
-            "git config --global user.name Ada",
-            "git config -f /home/student/.gitconfig user.name | grep Ada",
-        ),
-        ("echo milk > ~/todo.txt", "grep milk /home/student/todo.txt"),
-    ],
-)
-async def test_a_check_finds_what_the_student_left_in_its_home(
-    work: str, line: str, kind: SandboxBackend
-) -> None:
-    notes = ["failed"]
-    await leave(kind, Plant(work, command(line)), notes.append)
-    assert notes[-1].split(":")[0] == "passed"
+def test_a_suite_is_warned_of_a_file_that_decides_and_that_the_student_can_change() -> None:
+    case = {"prompt": "Fix add.py.", "files": SCORE_FILES, "checks": command("python3 score.py")}
+    (warning,) = Suite.parse([case]).warnings
+    assert "a check uses score.py, which the student can change" in warning
+    assert "move all that decides to `tests:` or to the `files:` of the check" in warning
+    assert Suite.parse([case | {"outputs": ["add.py"]}]).warnings == ()
 
 
-@pytest.mark.parametrize("file", MEASURES)
-async def test_a_suite_is_warned_of_a_file_that_measures_the_work_until_keeps_names_the_work(
-    file: str, kind: SandboxBackend
-) -> None:
-    work, plant = MEASURES[file]
-    warnings = Suite.parse(
-        [{"prompt": plant.prompt, "files": plant.files, "checks": plant.checks}]
-    ).warnings
-    assert [file in warning and work in warning for warning in warnings] == [True]
-    checks = [{name: config | {"keeps": [work]} for name, config in plant.checks[0].items()}]
-    assert (
-        Suite.parse([{"prompt": plant.prompt, "files": plant.files, "checks": checks}]).warnings
-        == ()
-    )
-    grading = await leave(kind, replace(plant, checks=checks), pytest.fail)
-    assert grading.cause == "disputed"
-    assert file in grading.findings[-1].reason
-
-
-async def test_a_failure_is_not_disputed_where_another_check_fails_for_good(
-    kind: SandboxBackend,
-) -> None:
-    checks = [*command("make && ./prog"), {"file_exists": "notes.txt"}]
-    grading = await leave(
-        kind, Plant(BUILDS, checks, files=NOT_BUILT, prompt="`make` fails. Fix it."), pytest.fail
-    )
-    assert [finding.passed for finding in grading.findings] == [False, False]
-    assert grading.cause == ""
+def test_keeps_is_refused_with_the_outputs_that_replace_it() -> None:
+    with pytest.raises(UsageError, match="`keeps` is no more") as refused:
+        Suite.parse([{"prompt": "Fix it.", "checks": command("make", keeps=["src", "a.py"])}])
+    assert 'outputs: ["src", "a.py"]' in refused.value.hint

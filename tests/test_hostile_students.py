@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,14 +17,12 @@ from typing import Any
 
 import pytest
 
-from upskill.checks import texts
-from upskill.checks.programs import ownership, plants
+from upskill.checks import Finding, texts
 from upskill.errors import TrialError
-from upskill.runs.planning.plan import CheckFinding
-from upskill.runs.running.trial import Grading
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.skills import Skill
 from upskill.suites import Suite
+from upskill.suites.grading import collect_delivery, grade
 from upskill.suites.quality import probe_suite
 from upskill.traces import Step, Trace
 
@@ -41,6 +39,7 @@ class Plant:
     files: dict[str, str] = field(default_factory=dict[str, str])
     reference: str = ""
     prompt: str = "Do it."
+    outputs: tuple[str, ...] | None = None
 
 
 def command(run: str, **more: Any) -> list[dict[str, Any]]:
@@ -71,7 +70,7 @@ PACKAGE = {
     "check.js": "process.exit(1)",
 }
 GIT = "git init -q . && git config user.email a@b && git config user.name a && echo 1 > a && git add a && git commit -qm a"
-CLEAN = command('test -z "$(git status --porcelain)" && git rev-parse HEAD')
+CLEAN = command('test -z "$(git status --porcelain --ignored)" && git rev-parse HEAD')
 ONE = command("python3 -c 'import json; assert json.loads(\"1\") == 2'")
 
 PYTHON_PLANTS = {
@@ -405,42 +404,39 @@ async def kind(home: Path) -> SandboxBackend:
     return (await choose_sandbox("bubblewrap")).backend
 
 
-async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None]) -> Grading:
-    """Grade what a plant leaves; a note for whatever is not a failure."""
-    suite = Suite.parse(
-        [
-            {
-                "prompt": plant.prompt,
-                "checks": plant.checks,
-                "files": plant.files,
-                "reference": plant.reference,
-            }
-        ]
-    )
-    (case,) = suite.cases
-    setup = Setup(
-        files=plant.files, readonly_mounts={"/opt/tools": ENVIRONMENT, str(base()): base()}
-    )
+async def leave(kind: SandboxBackend, plant: Plant) -> str:
+    """How a trial ends in which a student leaves this: passed, failed or missing, and why."""
+    given: dict[str, Any] = {
+        "prompt": plant.prompt,
+        "checks": plant.checks,
+        "files": plant.files,
+        "reference": plant.reference,
+    }
+    if plant.outputs is not None:
+        given["outputs"] = [*plant.outputs]
+    (case,) = Suite.parse([given]).cases
 
     @asynccontextmanager
-    async def untouched() -> AsyncGenerator[Sandbox]:
+    async def open_sandbox(setup: Setup) -> AsyncGenerator[Sandbox]:
+        tools = {"/opt/tools": ENVIRONMENT, str(base()): base()}
+        setup = replace(setup, readonly_mounts={**setup.readonly_mounts, **tools})
         async with await kind.open(setup) as sandbox:
             yield sandbox
 
-    findings: list[CheckFinding] = []
-    async with await kind.open(setup) as sandbox:
+    async with open_sandbox(Setup(files=plant.files)) as sandbox:
         await sandbox.run(plant.leave)
-        await sandbox.kill_processes()
-        trace = Trace((Step("assistant", plant.answer),))
-        evidence = case.evidence_of(trace, sandbox=sandbox)
-        grading = Grading(case, untouched, findings)
-        try:
-            await grading.grade(evidence)
-        except TrialError as error:
-            note(f"errored: {error.message[:300]}")
-    if findings and all(finding.passed for finding in findings):
-        note(f"passed: {findings[-1].reason[:300]}")
-    return grading
+        delivery = await collect_delivery(sandbox, case)
+    if delivery.problem:
+        return f"failed: {delivery.problem}"
+    evidence = case.evidence_of(Trace((Step("assistant", plant.answer),)))
+    findings: list[Finding] = []
+    try:
+        async for _, finding in grade(case, evidence, open_sandbox, delivery):
+            findings.append(finding)
+    except TrialError as error:
+        return f"missing: {error.message}"
+    outcome = "passed" if all(finding.passed for finding in findings) else "failed"
+    return f"{outcome}: {'; '.join(finding.reason for finding in findings)}"
 
 
 def base() -> Path:
@@ -448,14 +444,15 @@ def base() -> Path:
     return Path(sys.base_prefix).resolve()
 
 
+# By the outputs of their cases.
 GROUPS = {
-    "python": PYTHON_PLANTS,
-    "pytest": PYTEST_PLANTS,
-    "git": GIT_PLANTS,
-    "make": MAKE_PLANTS,
-    "npm": NPM_PLANTS,
-    "brought": BROUGHT_PLANTS,
-    "sabotage": SABOTAGES,
+    "python": (PYTHON_PLANTS, "add.py"),
+    "pytest": (PYTEST_PLANTS, "add.py"),
+    "git": (GIT_PLANTS, "**"),
+    "make": (MAKE_PLANTS, "add.py"),
+    "npm": (NPM_PLANTS, "add.py"),
+    "brought": (BROUGHT_PLANTS, "add.py out.txt"),
+    "sabotage": (SABOTAGES, "out.json go.sh d"),
 }
 
 
@@ -465,11 +462,14 @@ async def test_no_plant_passes_and_none_errors_its_way_out(
 ) -> None:
     monkeypatch.setattr(texts, "LIMIT", 0.2)
     wrong: dict[str, str] = {}
-    for name, plant in GROUPS[group].items():
-        brought = (
-            replace(plant, files=WRONG | {"test_add.py": TEST}) if group == "pytest" else plant
-        )
-        await leave(kind, brought, lambda said, name=name: wrong.update({name: said}))
+    plants, outputs = GROUPS[group]
+    for name, plant in plants.items():
+        left = replace(plant, outputs=tuple(outputs.split()))
+        if group == "pytest":
+            left = replace(left, files=WRONG | {"test_add.py": TEST})
+        said = await leave(kind, left)
+        if not said.startswith("failed"):
+            wrong[name] = said
     assert wrong == {}
 
 
@@ -478,12 +478,12 @@ async def test_no_plant_fakes_a_check_that_builds(tool: str, kind: SandboxBacken
     if shutil.which(tool, path="/usr/local/bin:/usr/bin:/bin") is None:
         pytest.skip(f"{tool} is not installed where a sandbox sees it")
     files, checks = BROUGHT[tool]
-    notes: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     for name, plant in (BUILD_PLANTS[tool] | {"honest": FIXES[tool]}).items():
-        left = Plant(plant, checks, files=files, prompt="Fix the bug.")
-        await leave(kind, left, lambda note, name=name: notes.update({name: note}))
-    assert notes.pop("honest").startswith("passed")
-    assert notes == {}
+        left = Plant(plant, checks, files=files, outputs=("add.*", "src"))
+        outcomes[name] = (await leave(kind, left)).split(":")[0]
+    assert outcomes.pop("honest") == "passed"
+    assert {*outcomes.values()} == {"failed"}
 
 
 MENDS = "printf 'def add(a, b):\\n    return a + b\\n' > add.py"
@@ -506,23 +506,12 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
         "pytest": Plant(
             "true", command(PYTEST, contains="1 passed"), files=right | {"test_add.py": TEST}
         ),
-        "conftest.py of the case": Plant(
-            "rm conftest.py",
-            command(PYTEST),
-            files={
-                "conftest.py": "import pytest\n@pytest.fixture\ndef two(): return 2\n",
-                "test_a.py": "def test_a(two): assert two == 2\n",
-            },
-        ),
         "git": Plant(GIT, CLEAN),
         "make": Plant("true", command("make test"), files={"Makefile": "test:\n\ttrue\n"}),
         "a Makefile that was asked for": Plant(
             "printf 'test:\\n\\ttrue\\n' > Makefile",
             command("make test"),
             prompt="Write a Makefile.",
-        ),
-        "a Makefile that is kept": Plant(
-            "printf 'test:\\n\\ttrue\\n' > Makefile", command("make test", keeps=["Makefile"])
         ),
         "npm": Plant("true", command(NPM), files=PACKAGE | {"check.js": "process.exit(0)"}),
         "a source that no one names": brought(
@@ -561,45 +550,10 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
                 del honest[name]
     passed: dict[str, str] = {}
     for name, plant in honest.items():
-        await leave(kind, plant, lambda said, name=name: passed.update({name: said}))
+        passed[name] = await leave(kind, plant)
     assert {name: said.split(":")[0] for name, said in passed.items()} == dict.fromkeys(
         honest, "passed"
     )
-
-
-def test_files_that_steer_a_program_are_known_by_name() -> None:
-    known = {
-        "pytest -q": ["conftest.py", "pytest.ini", "setup.cfg", "tox.ini", "usercustomize.py"],
-        "make test": ["Makefile", "makefile", "GNUmakefile", "*.mk"],
-        "npm test": ["package.json", "node_modules"],
-    }
-    for line, names in known.items():
-        assert set(names) <= set(plants.steered_by(line))
-    assert plants.steered_by("cat Makefile") == []
-
-
-def test_what_is_run_is_told_from_what_is_looked_at() -> None:
-    run = [
-        "bash -e ./verify.sh",
-        "bash -euo pipefail verify.sh",
-        "sh < verify.sh",
-        "cd x && . ./verify.sh",
-    ]
-    run += [
-        "timeout 5 bash -x $PWD/verify.sh",
-        "subprocess.run(['bash', f'{workspace}/verify.sh'])",
-    ]
-    looked = [
-        "bash -n verify.sh",
-        "grep x verify.sh",
-        "bash other.sh verify.sh",
-        "open('verify.sh')",
-        "sh verify.sh.old",
-    ]
-    assert [text for text in [*run, *looked] if ownership.executes(text, "verify.sh")] == run
-    assert ownership.executes("chmod +x verify.sh && ./verify.sh", "verify.sh", "#!/bin/sh\n")
-    assert ownership.executes("python3 -m own.adds", "own/adds.py")
-    assert not ownership.executes("python3 -m json.tool out.json", "out.json")
 
 
 async def test_the_gate_of_suites_lets_pass_what_brings_its_own_tests(home: Path) -> None:

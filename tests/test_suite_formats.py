@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from conftest import REPOSITORY, Upskill
-from test_checks_done import open_sandbox
 from upskill import Skill, Suite, UsageError
 from upskill.checks import Evidence
 from upskill.suites.formats import FORMATS, Notes, recognize
-from upskill.suites.quality import probe_suite
+from upskill.suites.quality import CaseProbe, SandboxOpener, probe_suite
+from upskill.suites.shapes import Script
 from upskill.traces import Step, Trace
 
 
@@ -1525,10 +1525,11 @@ async def test_a_harbor_task_with_a_plain_image_runs_its_tests_in_the_sandbox(ho
     )
     assert case.prompt == "Put the sum of in/numbers.txt into `out.txt`. Stay in ., not in /apple."
     assert "skills: only the skill arm gets a skill (case 'sum')" in notes_of(suite).left_out()
-    for answer, passed in (("7\n", True), ("8\n", False)):
-        async with await open_sandbox(files={**case.files, "out.txt": answer}) as sandbox:
-            finding = await case.checks[0].check.run(case.evidence_of(Trace(()), sandbox=sandbox))
-        assert finding.passed is passed, finding.reason
+    for answer, passed in ((7, True), (8, False)):
+        failed = await CaseProbe(case, SandboxOpener()).failure_of(
+            Script(run=f"echo {answer} > out.txt")
+        )
+        assert (failed is None) is passed, failed
     assert Suite.parse(suite.to_dict()).cases == suite.cases
 
 
@@ -1566,7 +1567,7 @@ def test_tests_that_install_only_pytest_run_with_the_one_on_this_machine(tmp_pat
     assert any(line.startswith("test.sh: installs nothing") for line in notes_of(suite).changed())
     ((_, command),) = checks_of(suite)[0]
     assert (command["needs"], command["timeout"]) == (["curl", "git", "pytest", "python3"], 600.0)
-    assert command["keeps"] == sorted(files)  # a task may change any of them
+    assert case.outputs == ("**",)  # a task may change any of them
     script = command["files"]["test.sh"]
     assert "pytest /tests/test_outputs.py -rA\n" in script
     assert not re.search("apt-get|astral|uvx|ctrf", script)

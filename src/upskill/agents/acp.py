@@ -20,7 +20,6 @@ from upskill.agents import AGENTS, Task
 from upskill.agents.allow_list import Wire
 from upskill.agents.mcp import McpServer, expand, read_servers
 from upskill.agents.program import (
-    OWN_HOME,
     PLACEHOLDER_KEY,
     Program,
     ProgramAgent,
@@ -33,7 +32,6 @@ from upskill.models import Address
 from upskill.models.prices import Prices
 from upskill.models.program import Invocation, json_events
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
-from upskill.sandboxes import Setup
 from upskill.skills.agent_specs import ACP_PROGRAMS, AGENT_SPECS, AgentSpec
 from upskill.traces import Status, Step, StepKind, Trace
 from upskill.traces.values import content_text
@@ -229,14 +227,6 @@ class Acp(ProgramAgent):
             **readonly_mount(Path(sys.base_prefix)),
         }
         return {**python, **(self.like.extra_mounts() if self.like else {})}
-
-    def setup(self, task: Task) -> Setup:
-        names = (
-            Path(self.spec.program).name,
-            *([AGENT_SPECS[self.row.like].program] if self.row.like else []),
-        )
-        own = tuple(place.format(name) for name in names for place in OWN_HOME)
-        return replace(super().setup(task), own_home=own)
 
     def command(self, program: Program, invocation: Invocation) -> tuple[str, ...]:
         del program, invocation

@@ -51,7 +51,6 @@ EXECUTABLE_MAGIC = (
 )  # Linux, macOS, macOS for both processors
 SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")  # in every sandbox
 # Below the home folder, where programs keep settings, sessions and what they remember.
-OWN_HOME = (".{}", ".{}.json", ".config/{}", ".local/share/{}", ".local/state/{}", ".cache/{}")
 CPU_PER_SECOND = 4  # seconds of processor time for each second that a trial may take
 # The runtimes of these programs reserve far more memory than they use, and start dozens of threads.
 LIMITS = Limits(
@@ -143,7 +142,6 @@ class ProgramAgent(ABC):
             readonly_mounts={**self._program().readonly_mounts, **self.extra_mounts()},
             limits=LIMITS,
             proxy_port=port,
-            own_home=tuple(place.format(self.spec.program) for place in OWN_HOME),
         )
         return show_programs(setup, read_servers(task.mcp_servers))
 

@@ -4,15 +4,16 @@ A check's fields are what a suite file may say; the first is the short form: `- 
 order, so that `extract` can put code into a file for those that follow.
 
 Kinds: `answer` (its text), `json_schema`, `judge` (a model grades it), `files`, `extract` (code into a file),
-`programs` (run on what was left), `kernel` (CUDA, in tiers), `tools` (what was done). They share `texts`, `denial`
-(mentions that an answer denies) and `workspace` (what an agent left, and a folder for checks).
+`programs` (run on what was delivered), `kernel` (CUDA, in tiers), `tools` (what was done). They share `texts`,
+`denial`, `workspace` (where they look and work) and `room` (what comes there).
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -65,7 +66,7 @@ CHECKS = Registry(
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a trial left for checks to look at. `ask` reaches the judge model, if one was named."""
+    """What checks look at. `ask` reaches the judge model, if one was named; `sandbox` is the room."""
 
     trace: Trace
     prompt: str = ""
@@ -75,9 +76,10 @@ class Evidence:
     canary: str = ""  # the word in its body that nothing else has
     reference: str = ""  # the answer that the case itself gives
     output: str | None = None  # what an agent left in the file that the case names for it
-    files: Mapping[str, str] = field(default_factory=dict[str, str])  # that the case brought
-    case: str = ""  # its prompt and its checks, for looking up whether they name a file
-    graded_files: tuple[str, ...] = ()  # what is the student's beyond doubt
+    check_files: str = ""  # the folder in the room with the check's own files
+    in_own_workspace: bool = (
+        False  # graded in all that the student left, and not in what it delivers
+    )
     skill_body: str = ""  # what the skill of the trial says; empty without one
 
     @property
@@ -93,7 +95,7 @@ class Finding:
     decides: bool = (
         True  # False: reported beside the outcome, like an answer that is right but verbose
     )
-    disputed: bool = False  # failed, but nobody can tell right work from a fake
+    broke: bool = False  # the check crashed on what it looked at
 
 
 def _not_blank(text: str) -> str:
@@ -167,9 +169,20 @@ class Check(SuiteLine):
         """Whether the outcome of a trial depends on it; False for what only an arm with a skill can do."""
         return True
 
-    def risks(self, evidence: Evidence) -> Iterable[str]:
-        """What a student could do about it, in a case that brings and says this: warned of when a suite is read."""
+    @property
+    def paths(self) -> Sequence[str]:
+        """The paths of the workspace that it looks at, which a student delivers."""
         return ()
+
+    @property
+    def own_files(self) -> Mapping[str, str]:
+        """The grader's files, by their name in `$CHECK`."""
+        return {}
+
+    @property
+    def program(self) -> str:
+        """What it runs, as text; to warn of files that it uses and a student may change."""
+        return ""
 
     def expect_tools(self) -> None:
         """MissingTool where this machine cannot run it: asked before anything is paid for."""
@@ -185,6 +198,18 @@ class SuiteCheck:
     name: str
     config: Any
     check: Check
+
+
+def _outputs_instead(name: str, config: Mapping[str, Any]) -> str:
+    del name
+    return (
+        f"Write this beside the checks of the case: outputs: {json.dumps(config['keeps'])}. What it"
+        " lists comes from the student, and everything else is as the case brought it."
+    )
+
+
+# Fields that checks had, and what to write instead.
+RETIRED: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {"keeps": _outputs_instead}
 
 
 def _nothing_beside(name: str) -> str:
@@ -211,6 +236,9 @@ def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> l
         get_origin(info.annotation) is dict and not (first in config and set(config) <= set(fields))
     ):
         config = {first: value}  # the short form
+    for retired, instead in RETIRED.items():
+        if retired in config:
+            raise UsageError(f"{where}: {name}: `{retired}` is no more", instead(name, config))
     try:
         resolved = kind.resolve(config, read)
     except UsageError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.texts import Pattern, Texts, describe_match, enumerate_texts, find, lacking
@@ -13,6 +14,10 @@ class FileExists(SandboxCheck):
     """Passes when this file, or every one of these files, is there; a name that ends with a slash wants a folder."""
 
     path: Paths
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return self.path
 
     async def run(self, evidence: Evidence) -> Finding:
         for path in self.path:

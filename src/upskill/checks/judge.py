@@ -15,7 +15,7 @@ from upskill.checks import Check, Evidence, Finding, Text
 from upskill.checks.denial import QUOTES, denies
 from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, read_left
-from upskill.errors import CheckError, JudgeError
+from upskill.errors import JudgeError
 from upskill.models import Message, Reply, Request
 from upskill.models.prompt import read_prompt
 from upskill.plain import as_list, as_mapping, object_schema
@@ -98,6 +98,10 @@ class Judge(Check):
     @property
     def needs_sandbox(self) -> bool:
         return bool(self.files)
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return self.files
 
     @property
     def needs_reference(self) -> bool:
@@ -274,7 +278,7 @@ async def _ask(
 ) -> T:
     """What the judge says. That it says something else when it is asked again is another draw."""
     if evidence.ask is None:
-        raise CheckError("no judge model was chosen", "Choose one with --judge.")
+        raise JudgeError("no judge model was chosen", "Choose one with --judge.")
     material = json.dumps(content, ensure_ascii=False)
     messages = (
         Message("system", read_prompt("upskill.checks", prompt).strip()),

@@ -53,7 +53,6 @@ CAUSES: Mapping[str, str] = {
     "refusal": "refused",
     "empty": "an empty answer",
     "unreadable": "a check could not read the answer",
-    "disputed": "failed with files that may not be the student's to change",
     "verbose": "right but longer than the case allows",
     "judge": "the judge gave no usable grade",
 }

@@ -34,9 +34,6 @@ CAUSE_WORDS: dict[Cause, str] = {
     "refusal": "refused by the model or its provider",
     "empty": "empty",
     "unreadable": "not readable by a check",
-    "disputed": (
-        "failed with files that may not be the student's to change; `upskill show` names them"
-    ),
     "verbose": "right but verbose: longer than the case allows",
 }
 

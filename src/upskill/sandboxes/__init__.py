@@ -109,15 +109,6 @@ class Entry:
     kind: Literal["file", "folder", "link", "other"]
     size: int = 0
     executable: bool = field(default=False, compare=False)
-    version: str = field(default="", compare=False)  # see `version_of`
-
-
-def version_of(kind: str, inode: int | str, changed: int | str, modified: int | str) -> str:
-    """Another one once a file was written, moved or replaced, even if that was undone: nobody can set its change time.
-
-    That of a folder stays the same when files are added to it, which also modifies it.
-    """
-    return f"{inode}" if kind == "folder" and changed == modified else f"{inode} {changed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +116,7 @@ class Setup:
     """What a sandbox is opened with. Files are named by relative path; those in `runnable` are executable.
 
     `readonly_mounts` are host folders or files that can be read at the given absolute path. `proxy_port` is a port on
-    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`. `own_home`: paths
-    in the home folder where the agent keeps settings and sessions, which are no work of the student's.
+    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`.
     """
 
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
@@ -136,7 +126,6 @@ class Setup:
     readonly_mounts: Mapping[str, Path] = field(default_factory=dict[str, Path])
     limits: Limits = field(default_factory=Limits)
     proxy_port: int | None = None
-    own_home: tuple[str, ...] = ()
     gpu: bool = False
 
 
@@ -224,7 +213,6 @@ class Sandbox(ABC):
 
     def __init__(self, setup: Setup) -> None:
         self.proxy_socket: socket | None = None  # on the sandbox's loopback
-        self.own_home = setup.own_home
         self._setup = setup
         self._lock = asyncio.Lock()
         for target in setup.readonly_mounts:

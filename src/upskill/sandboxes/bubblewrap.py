@@ -191,7 +191,16 @@ def _start_bubblewrap(
         for path, content in {**ETC_FILES, **files}.items():
             arguments += ["--perms", "0444", "--file", data(content), path]
         arguments += [
-            *(*mounts, *options, "--remount-ro", "/dev", "--remount-ro", "/"),
+            *(
+                *mounts,
+                *options,
+                "--remount-ro",
+                "/proc",
+                "--remount-ro",
+                "/dev",
+                "--remount-ro",
+                "/",
+            ),
             *("--cap-drop", "ALL", "--seccomp", data(system_call_filter()), *command),
         ]
         own_user = None if stage else user

@@ -25,7 +25,6 @@ from upskill.sandboxes import (
     Sandbox,
     SandboxBackend,
     Setup,
-    version_of,
 )
 from upskill.sandboxes.files import Folder
 from upskill.sandboxes.processes import PIPES, supervise
@@ -45,7 +44,7 @@ READ = (
     'head -c "$2" "$1"'
 )
 WRITE = 'set -e; mkdir -p "$(dirname "$1")"; cat >"$2"; chmod "$3" "$2"; mv -fT "$2" "$1"'
-LIST = 'cd "$1" && find . -mindepth 1 -printf "%y %s %m %i %C@ %T@ %P\\0" | head -z -n "$2"'
+LIST = 'cd "$1" && find . -mindepth 1 -printf "%y %s %m %P\\0" | head -z -n "$2"'
 KINDS: Mapping[str, Literal["file", "folder", "link", "other"]] = {
     "f": "file",
     "d": "folder",
@@ -265,13 +264,12 @@ class ContainerSandbox(Sandbox):
         prefix = self._full_path(path).removeprefix(WORKSPACE).strip("/")
         entries: list[Entry] = []
         for row in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
-            letter, size, mode, inode, changed, modified, name = row.split(" ", 6)
+            letter, size, mode, name = row.split(" ", 3)
             full = f"{prefix}/{name}" if prefix else name
             kind = KINDS.get(letter, "other")
-            version = version_of(kind, inode, changed, modified)
             is_file = kind == "file"
             executable = is_file and bool(int(mode, 8) & 0o100)
-            entries.append(Entry(full, kind, int(size) if is_file else 0, executable, version))
+            entries.append(Entry(full, kind, int(size) if is_file else 0, executable))
         return sorted(entries, key=lambda entry: entry.path)
 
     def _full_path(self, path: str) -> str:

@@ -19,7 +19,7 @@ from typing import Literal
 
 from upskill.errors import SandboxError
 from upskill.inputs import read_input
-from upskill.sandboxes import DiskUsage, Entry, Limits, MiB, Sandbox, Setup, version_of
+from upskill.sandboxes import DiskUsage, Entry, Limits, MiB, Sandbox, Setup
 
 
 def unused_user() -> int | None:
@@ -143,8 +143,7 @@ class Folder:
                 size, executable = (
                     (status.st_size, bool(status.st_mode & 0o100)) if kind == "file" else (0, False)
                 )
-                version = version_of(kind, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
-                entries.append(Entry(prefix + entry.name, kind, size, executable, version))
+                entries.append(Entry(prefix + entry.name, kind, size, executable))
                 if kind != "folder" or depth >= MAX_DEPTH:
                     continue
                 with suppress(OSError):  # swapped for something else, or not readable

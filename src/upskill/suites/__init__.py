@@ -5,6 +5,7 @@
 - `formats`: files of other tools, one module each; `kernelbench`: problems of KernelBench as kernel tasks
 - `appending`: adds cases to a suite file and leaves its text alone
 - `installs`: what the scripts of other tools' tasks install
+- `grading`: grades what a student left, in a room of its own
 - `quality`: probes that must fail before you spend money on a suite
 - `near_duplicates`: cases that ask nearly the same thing
 - `queries`: Query, Queries: what should and should not activate a skill

@@ -7,23 +7,24 @@ ones must fail. Scripts run in a sandbox, and what they print is the answer.
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, cast
+from typing import Any
 
-from upskill.checks import Check, Evidence, SuiteCheck
+from upskill.checks import Check, SuiteCheck
 from upskill.checks.denial import denies
 from upskill.checks.extract import Extract
+from upskill.checks.room import Delivery
 from upskill.checks.tools import ToolCalled
 from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, short
 from upskill.sandboxes import Limits, Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.skills import Skill
+from upskill.suites.grading import collect_delivery, grade
 from upskill.suites.shapes import Script
 from upskill.suites.suite import Case, Suite
 from upskill.traces import Step, Trace
@@ -40,14 +41,17 @@ class SandboxOpener:
         self._backend: SandboxBackend | None = None
         self._lock = asyncio.Lock()
 
-    async def open(self, files: Mapping[str, str]) -> Sandbox:
+    @asynccontextmanager
+    async def open(self, setup: Setup) -> AsyncGenerator[Sandbox]:
         async with self._lock:
             try:
                 self._backend = self._backend or (await choose_sandbox(self.name or None)).backend
             except UsageError as error:
                 raise SandboxError(error.message) from error
         with wrap_trial_errors(SandboxError, f"opening a sandbox ({self._backend.name})"):
-            return await self._backend.open(Setup(files=files))
+            sandbox = await self._backend.open(setup)
+        async with sandbox:
+            yield sandbox
 
 
 @dataclass
@@ -65,34 +69,33 @@ class CaseProbe:
         """Why this answer fails; None when it passes."""
         chosen = list(self.case.checks if checks is None else checks)
         # What needs no sandbox first: most of what knows nothing fails there.
-        failed = await self._first(
-            [named for named in chosen if not named.check.needs_sandbox], answer, None
-        )
+        plain = [named for named in chosen if not named.check.needs_sandbox]
         sandboxed = [named for named in chosen if named.check.needs_sandbox]
+        failed = await self._first(plain, answer)
         if failed is not None or not sandboxed:
             return failed
         if checks is not None:
-            return await self._on_site(sandboxed, answer)
+            return await self._first(sandboxed, answer)
         # Checks that do not look at the answer find the same for every one, and a command may take its time.
         key = answer if any(named.check.reads_answer for named in sandboxed) else ""
         if key not in self.known:
-            self.known[key] = await self._on_site(sandboxed, answer)
+            self.known[key] = await self._first(sandboxed, answer)
         return self.known[key]
 
     async def failure_of(self, answer: str | Script) -> str | None:
         """Why an answer fails, or what a script leaves and prints; None when it passes."""
         if isinstance(answer, str):
             return await self.failure(answer)
-        async with await self.opener.open(self.case.files) as sandbox:
+        async with self.opener.open(Setup(files=self.case.files)) as sandbox:
             done = await sandbox.run(answer.run, Limits(wall=SCRIPT_SECONDS, cpu=SCRIPT_SECONDS))
-            await sandbox.kill_processes()
-            # No tool was called, so nothing can be said about that.
-            checks = [
-                named
-                for named in self.case.checks
-                if named.check.needs_sandbox or named.check.reads_answer
-            ]
-            failed = await self._first(checks, done.output.strip(), sandbox)
+            delivery = await collect_delivery(sandbox, self.case)
+        # No tool was called, so nothing can be said about that.
+        checks = [
+            named
+            for named in self.case.checks
+            if named.check.needs_sandbox or named.check.reads_answer
+        ]
+        failed = delivery.problem or await self._first(checks, done.output.strip(), delivery)
         if failed is not None and done.code:
             error = done.error.strip()[-200:]
             return f"{failed}; the script exited with code {done.code}" + (
@@ -100,95 +103,20 @@ class CaseProbe:
             )
         return failed
 
-    async def broken(self) -> str:
-        """How a `python` check breaks both on the reference and where nothing was done; empty when none does."""
-        for number, named in enumerate(self.case.checks):
-            if named.name == "python":
-                before = [other for other in self.case.checks[:number] if other.check.needs_sandbox]
-                errors = [
-                    await self._error(named, before, answer) for answer in {self.case.reference, ""}
-                ]
-                if all(errors):
-                    return errors[0]
-        return ""
-
-    async def _error(self, last: SuiteCheck, before: list[SuiteCheck], answer: str) -> str:
-        async with await self.opener.open(self.case.files) as sandbox:
-            with suppress(CheckError):
-                await self._first(before, answer, sandbox)  # it may leave files for the last one
-            try:
-                await last.check.run(self._evidence(answer, sandbox))
-            except CheckError as error:
-                return error.message
-        return ""
-
-    def _evidence(self, answer: str, sandbox: Sandbox | None) -> Evidence:
-        return self.case.evidence_of(
-            Trace((Step("assistant", answer),)), sandbox=sandbox, skill_body=self.skill
-        )
-
-    async def _on_site(self, checks: list[SuiteCheck], answer: str) -> str | None:
-        try:
-            # On paper first, as a workspace of a few texts is all that most checks of files need.
-            return await self._first(checks, answer, cast("Sandbox", _Paper(self.case.files)))
-        except _NeedsToRun:
-            pass
-        async with await self.opener.open(self.case.files) as sandbox:
-            return await self._first(checks, answer, sandbox)
-
     async def _first(
-        self, checks: list[SuiteCheck], answer: str, sandbox: Sandbox | None
+        self, checks: Sequence[SuiteCheck], answer: str, delivery: Delivery | None = None
     ) -> str | None:
-        evidence = self._evidence(answer, sandbox)
-        for named in checks:
+        trace = Trace((Step("assistant", answer),))
+        evidence = self.case.evidence_of(trace, skill_body=self.skill)
+        graded = grade(self.case, evidence, self.opener.open, delivery, checks)
+        async with aclosing(graded):
             try:
-                with wrap_trial_errors(CheckError, f"checking {named.name}"):
-                    finding = await named.check.run(evidence)
+                async for named, finding in graded:
+                    if not finding.passed and finding.decides and named.check.decides:
+                        return finding.reason
             except CheckError as error:
                 return error.message  # what breaks does not pass
-            if not finding.passed and finding.decides and named.check.decides:
-                return finding.reason
         return None
-
-
-class _NeedsToRun(BaseException):
-    """Not an Exception, so that no check takes it for a failure of its own."""
-
-
-class _Paper:
-    """The workspace of a sandbox in which nothing was ever run, and nothing can be."""
-
-    kind = "paper"
-    workspace = "/workspace"
-    home = "/home"
-    proxy_socket = None
-
-    def __init__(self, files: Mapping[str, str]) -> None:
-        self._files = {
-            _parts(path): text.encode("utf-8", "surrogateescape") for path, text in files.items()
-        }
-
-    async def read(self, path: str, most: int = 16 * 2**20) -> bytes:
-        parts = _parts(path)
-        if parts not in self._files:
-            if any(other[: len(parts)] == parts for other in self._files):
-                raise IsADirectoryError(errno.EISDIR, "is a folder", path)
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if len(self._files[parts]) > most:
-            raise OSError(errno.EFBIG, f"has more than {most:,} bytes", path)
-        return self._files[parts]
-
-    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        self._files[_parts(path)] = (
-            content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
-        )
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise _NeedsToRun(name)
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
 WORDS = {
@@ -210,7 +138,6 @@ WORDS = {
     "right": "one of its right answers fails",
     "wrong": "one of its wrong answers passes",
     "untouched": "its checks on the work pass when nothing was done",
-    "breaks": "its python check crashes when nothing was done, so a student can cause an error",
     "untried": "could not test whether an empty answer passes",
     "sampled": "answers that know nothing were not tried, because each takes a run on the GPU",
 }
@@ -233,7 +160,6 @@ ADVICE = {
     "right": "make the checks accept it, or fix the answer",
     "wrong": "add a check that rejects it",
     "untouched": "look for something that has to be done",
-    "breaks": "return False in that case, or add a reference on which it runs",
     "untried": "its checks run commands, and no sandbox works here: `upskill doctor` says what to install",
     "sampled": f"{MAX_ON_GPU} other cases were tried",
 }
@@ -351,8 +277,6 @@ async def probe_case(
         for answer in case.wrong:
             if await case_probe.failure_of(answer) is None:
                 add("wrong", short(_text(answer)), _text(answer))
-        if broke := await case_probe.broken():
-            add("breaks", broke)
     except SandboxError as missing:
         add("untried", str(missing))
     return list(weak.values())

@@ -382,6 +382,15 @@ class OurCase(Strict):
         default={},
         description="Files by name: shown before the prompt, or placed in the workspace.",
     )
+    tests: dict[str, str] | list[str] = Field(
+        default={},
+        description="Files that decide, by name, or names of `files`: laid anew for each check.",
+    )
+    outputs: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="What the student delivers, as paths and patterns; nothing else of it is graded.",
+    )
     checks: list[Any] = Field(
         default=[], description="Checks on the answer; all of them must pass."
     )

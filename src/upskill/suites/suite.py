@@ -10,18 +10,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, cast
 
 import yaml
 
 from upskill.agents.mcp import McpServer
 from upskill.checks import Evidence, SuiteCheck, read_checks
-from upskill.checks.extract import Extract
-from upskill.checks.programs.ownership import named_files
+from upskill.checks.room import ALL, Outputs, settings_of
 from upskill.errors import MAX_SHOWN, ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
-from upskill.plain import as_list, as_mapping, counted, digest, printable, short
+from upskill.plain import as_list, as_mapping, counted, digest, listed, printable, short
 from upskill.skills import Skill
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, Folder, check_sound, decode
 from upskill.suites.formats import Notes, Source, convert, recognize
@@ -164,7 +163,9 @@ class Case:
     id: str
     prompt: str
     checks: tuple[SuiteCheck, ...]
-    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Mapping[str, str] = field(default_factory=dict[str, str])  # the student's to change
+    tests: Mapping[str, str] = field(default_factory=dict[str, str])  # laid anew for each check
+    outputs: tuple[str, ...] | None = None  # paths and patterns; None: the whole workspace
     tags: tuple[str, ...] = ()
     group: str = ""  # cases of one group count as one for tasks like these
     held_out: bool = False
@@ -202,14 +203,18 @@ class Case:
             "held_out": self.held_out,
         }
         for name in self.__dataclass_fields__:
-            if name not in written and (value := getattr(self, name)):
-                written[name] = (
-                    dict(value) if name in ("files", "metadata", "mcp_servers") else value
-                )
-                if name in ("tags", "evidence", "right", "wrong"):
-                    written[name] = [
-                        {"run": item.run} if isinstance(item, Script) else item for item in value
-                    ]
+            value = getattr(self, name)
+            if name in written or not value:
+                continue
+            if isinstance(value, Mapping):
+                written[name] = dict(cast("Mapping[str, Any]", value))
+            elif isinstance(value, tuple):
+                items = cast("tuple[Any, ...]", value)
+                written[name] = [
+                    {"run": item.run} if isinstance(item, Script) else item for item in items
+                ]
+            else:
+                written[name] = value
         return written
 
     @cached_property
@@ -221,43 +226,25 @@ class Case:
         """All text of the case, to look up whether it mentions something."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
-    @cached_property
-    def words(self) -> str:
-        """What it asks for and looks at, without what it brings."""
-        return "\n".join(
-            [self.prompt, self.output_file, *(_as_text(named.config) for named in self.checks)]
-        )
-
     def evidence_of(self, trace: Trace, **more: Any) -> Evidence:
-        """What checks look at: what a trial left, and what this case says."""
-        return Evidence(
-            trace,
-            self.prompt,
-            reference=self.reference,
-            files=self.files,
-            case=self.words,
-            graded_files=self.graded_files,
-            **more,
-        )
+        return Evidence(trace, self.prompt, reference=self.reference, **more)
 
     @cached_property
-    def graded_files(self) -> tuple[str, ...]:
-        """The files that clearly belong to the student: its output file, and those that a check reads by name."""
-        filled = [
-            self.output_file,
-            *(named.check.to for named in self.checks if isinstance(named.check, Extract)),
-        ]
-        runs = ("command", "python")
-        looks = [
-            _as_text(each.config)
-            for each in self.checks
-            if each.check.needs_sandbox and each.name not in runs
-        ]
-        return tuple(
-            path
-            for path in dict.fromkeys([*filled, *named_files("\n".join(looks), self.files)])
-            if path
-        )
+    def delivered(self) -> Outputs:
+        """Which paths come from the student."""
+        named = [path for check in self.checks for path in check.check.paths]
+        if self.output_file:
+            named.append(self.output_file)
+        if self.outputs is not None:
+            return Outputs((*self.outputs, *named))
+        brought = [*self.files, *self.tests]
+        brought += [path for check in self.checks for path in check.check.own_files]
+        return Outputs((*self.files, *named, ALL), settings_of(brought))
+
+    @cached_property
+    def kept_files(self) -> dict[str, str]:
+        """The files that are the case's own, whatever the student did with them."""
+        return {path: text for path, text in self.files.items() if path not in self.delivered}
 
     @property
     def fingerprint(self) -> str:
@@ -273,6 +260,10 @@ class Case:
             decides.append({"output_file": self.output_file})
         if self.gpu:
             decides.append({"gpu": True})
+        if self.tests:
+            decides.append({"tests": dict(self.tests)})
+        if self.outputs:
+            decides.append({"outputs": self.outputs})
         if self.mcp_servers:
             decides.append({"mcp_servers": dict(self.mcp_servers)})
         if not all(named.check.decides for named in self.checks):
@@ -457,22 +448,46 @@ class Suite:
         return {"cases": [case.to_dict() for case in self.cases], **limit}
 
 
-def _as_text(config: object) -> str:
-    return config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
+# A home that is not delivered: checks have an empty one of their own.
+_OF_HOME = re.compile(
+    r"(?:^|[\s=\"'(:])~/|\$\{?HOME\b|\bconfig --global\b|/home/student\b", re.MULTILINE
+)
 
 
 def _risks(cases: Iterable[Case]) -> Iterator[str]:
-    """How students could cheat the checks: each risk once, with its cases."""
+    """What a student could fake, or leave where no check looks: each risk once, with its cases."""
     by_risk: dict[str, list[str]] = {}
     for case in cases:
-        evidence = case.evidence_of(Trace(()))
-        for risk in dict.fromkeys(
-            risk for named in case.checks for risk in named.check.risks(evidence)
-        ):
+        for risk in dict.fromkeys(_risks_of(case)):
             by_risk.setdefault(risk, []).append(case.id)
     for risk, ids in by_risk.items():
         more = ", …" if len(ids) > 3 else ""
         yield f"{'case' if len(ids) == 1 else f'{len(ids)} cases'} {', '.join(map(repr, ids[:3]))}{more}: {risk}"
+
+
+def _risks_of(case: Case) -> Iterator[str]:
+    programs = "\n".join(named.check.program for named in case.checks)
+    if _OF_HOME.search(programs) and "HOME=" not in programs:
+        yield (
+            "a check looks into the home folder, which is not delivered; have the work done in the"
+            " workspace"
+        )
+    used = [path for path in case.files if _uses(programs, path)]
+    if case.outputs is None and used:
+        yield (
+            f"a check uses {listed(used)}, which the student can change: list what is the student's"
+            f" work in `outputs:`, as in `outputs: [{used[0]}]`, and move all that decides to"
+            " `tests:` or to the `files:` of the check"
+        )
+
+
+def _uses(program: str, path: str) -> bool:
+    """Whether a program names this file, or could import it."""
+    name = PurePosixPath(path)
+    words = [re.escape(name.name)]
+    if name.suffix in (".py", ".js", ".ts", ".mjs"):
+        words.append(rf"{re.escape(name.stem)}(?!\.\w)")
+    return re.search(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", program) is not None
 
 
 def _read_case(
@@ -516,7 +531,9 @@ def _read_case(
         )
     if not ours.prompt.strip():
         raise UsageError(f"{where}: the prompt is empty")
-    for name in [*ours.files, *([ours.output_file] if ours.output_file else [])]:
+    tests = _read_tests(ours, where)
+    output_file = [ours.output_file] if ours.output_file else []
+    for name in [*ours.files, *tests, *(ours.outputs or []), *output_file]:
         check_path(name, where)
     id = str(_made_id(ours, made_ids) if ours.id is None else ours.id).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
@@ -526,9 +543,22 @@ def _read_case(
     values: dict[str, Any] = {
         name: value if (items := as_list(value)) is None else tuple(items) for name, value in ours
     }
-    values |= {"id": id, "checks": checks, "held_out": bool(ours.held_out)}
+    values |= {"id": id, "checks": checks, "held_out": bool(ours.held_out), "tests": tests}
     values["mcp_servers"] = _plain_servers(ours.mcp_servers)
     return Case(**values), ours.held_out
+
+
+def _read_tests(case: OurCase, where: str) -> dict[str, str]:
+    """Tests that students may see are a list: they lie in `files`, too."""
+    if isinstance(case.tests, dict):
+        return case.tests
+    for path in case.tests:
+        if path not in case.files:
+            raise UsageError(
+                f"{where}: tests: {path!r} is not in `files`",
+                "List files of the case, or map names to text.",
+            )
+    return {path: case.files[path] for path in case.tests}
 
 
 def _plain_servers(servers: Mapping[str, McpServer]) -> dict[str, Mapping[str, Any]]:

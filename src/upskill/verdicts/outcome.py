@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 # What a student did instead of giving an answer that can pass: the trial has failed. Only an answer
-# that is verbose has passed all the same, and one that the judge did not grade is missing. A `disputed`
-# trial has failed, though its checks pass with files that may not be the student's to change.
+# that is verbose has passed all the same, and one that the judge did not grade is missing.
 Cause = Literal[
     "length",
     "repetition",
@@ -15,7 +14,6 @@ Cause = Literal[
     "refusal",
     "empty",
     "unreadable",
-    "disputed",
     "verbose",
     "judge",
 ]
@@ -26,7 +24,6 @@ CAUSES: tuple[Cause, ...] = (
     "refusal",
     "empty",
     "unreadable",
-    "disputed",
     "verbose",
 )
 

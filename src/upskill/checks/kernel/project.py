@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.kernel.build import Arch
+from upskill.checks.room import ALL
 from upskill.checks.workspace import Path, SandboxCheck, read_left, sandbox_of
 from upskill.errors import did_you_mean
 from upskill.plain import as_list, as_mapping
@@ -75,6 +76,10 @@ class KernelProject(SandboxCheck):
     revision: ClassVar[int] = (
         1  # a binding in a comment, and backends without cuda, had passed once
     )
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return [self.folder or ALL]
 
     async def run(self, evidence: Evidence) -> Finding:
         root = f"{PurePosixPath(self.folder)}/" if self.folder else ""

@@ -35,6 +35,10 @@ class KernelCheck(SandboxCheck):
     )
 
     @property
+    def paths(self) -> Sequence[str]:
+        return [self.file]
+
+    @property
     def entry(self) -> str:
         """What the code has beside a kernel: its launcher, whose name only a task knows."""
         return 'extern "C"'

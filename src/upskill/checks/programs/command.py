@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WithJsonSchema, model_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.programs.guard import guard, risks
 from upskill.checks.texts import Pattern, Texts, enumerate_texts, find, lacking
 from upskill.checks.workspace import CheckDir, Path, ProgramCheck, output_excerpt
 from upskill.errors import MissingTool, UsageError
@@ -29,17 +28,12 @@ _ALL_SKIPPED = re.compile(
 
 
 class Command(ProgramCheck):
-    """Passes when this line of shell, run in the workspace after the agent ended, exits with this code (0 where none
-    is said; null for any) and its output has these texts, none of those, and matches this pattern. `files` lie in
-    `$CHECK`, which the agent has never seen: a name with its text, or a list of files beside the suite. A program of
-    `needs` that is missing makes the trial an error and not a failure. Before it runs, every file of the case that the
-    prompt does not ask to change is put back, and added files that would steer its programs, such as a conftest.py or
-    a Makefile, are removed, unless the case asks for them or `keeps` names them. Where it passes only with the
-    student's versions of such files, the trial is disputed."""
+    """Passes when this line of shell, run in the room after the agent ended, exits with this code (0 where none is
+    said; null for any) and its output has these texts, none of those, and matches this pattern. `files` lie in
+    `$CHECK`, which nothing can write to: a name with its text, or a list of files beside the suite. A program of
+    `needs` that is missing makes the trial missing, and no failure."""
 
-    revision: ClassVar[int] = (
-        3  # other files of the case were put back once, and no trial was disputed
-    )
+    revision: ClassVar[int] = 3  # other files of the case were put back once
 
     line: Text = Field(alias="run")
     exit_code: int | None = 0
@@ -49,7 +43,6 @@ class Command(ProgramCheck):
     stdin: str = ""
     files: Annotated[dict[Path, str], WithJsonSchema(_FILES)] = Field(default_factory=dict)
     needs: list[Text] = Field(default_factory=list)
-    keeps: list[Path] = Field(default_factory=list)
     timeout: float = Field(default=60.0, gt=0, le=3600)
 
     @classmethod
@@ -67,39 +60,21 @@ class Command(ProgramCheck):
             raise ValueError("can never fail: any exit code and any output would pass")
         return self
 
-    def risks(self, evidence: Evidence) -> Iterable[str]:
-        looks_at_output = self.contains or self.not_contains or self.regex
-        return risks(
-            self._text,
-            evidence,
-            self.keeps,
-            by_exit_code=self.exit_code == 0 and not looks_at_output,
-        )
+    @property
+    def own_files(self) -> Mapping[str, str]:
+        return self.files
 
     @property
-    def _text(self) -> str:
+    def program(self) -> str:
         return "\n".join([self.line, *self.files.values()])
 
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
-        return await guard(
-            check_dir, evidence, self._text, self._look, files=self.files, keeps=self.keeps
-        )
-
-    async def _look(self, check_dir: CheckDir, environment: Mapping[str, str]) -> Finding:
         for name in self.needs:
             if not await check_dir.find([name]):
                 raise MissingTool(
                     f"the command needs {name!r}, which is not in the sandbox; install it for all users"
                 )
-        line = re.sub(
-            r"\bPYTHONPATH=(?=\S)", f"PYTHONPATH={check_dir.root}/python:", self.line
-        )  # or it undoes the guard
-        done = await check_dir.run(
-            ["bash", "-c", line],
-            self.timeout,
-            stdin=self.stdin,
-            environment={**environment, "CHECK": check_dir.files},
-        )
+        done = await check_dir.run(["bash", "-c", self.line], self.timeout, stdin=self.stdin)
         return await self._judge(done)
 
     async def _judge(self, done: CommandResult) -> Finding:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import PurePosixPath
 
 from pydantic import Field, model_validator
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.programs.guard import guard
 from upskill.checks.workspace import CheckDir, Path, ProgramCheck, output_excerpt, read_left
 from upskill.errors import MissingTool, did_you_mean
 
@@ -89,7 +87,6 @@ class Compiles(ProgramCheck):
     file: Path
     language: str = ""
     flags: list[str] = Field(default_factory=list)
-    keeps: list[Path] = Field(default_factory=list)
     timeout: float = Field(default=120.0, gt=0, le=3600)
 
     @model_validator(mode="after")
@@ -104,6 +101,10 @@ class Compiles(ProgramCheck):
             )
         return self
 
+    @property
+    def paths(self) -> Sequence[str]:
+        return [self.file]
+
     async def run(self, evidence: Evidence) -> Finding:
         content = await read_left(evidence, self.file)
         return content if isinstance(content, Finding) else await super().run(evidence)
@@ -116,13 +117,6 @@ class Compiles(ProgramCheck):
             raise MissingTool(
                 f"no compiler for {name} in the sandbox ({' or '.join(language.programs)}); install {language.install}"
             )
-        look = partial(self._look, name, program)
-        return await guard(check_dir, evidence, "", look, keeps=self.keeps, starts_programs=False)
-
-    async def _look(
-        self, name: str, program: str, check_dir: CheckDir, environment: Mapping[str, str]
-    ) -> Finding:
-        language = LANGUAGES[name]
         arguments = [argument.format(out=check_dir.scratch) for argument in language.arguments]
         folder, start = ".", list[str]()
         if language.apart:
@@ -131,7 +125,7 @@ class Compiles(ProgramCheck):
         done = await check_dir.run(
             [*start, program, *arguments, *self.flags, f"{folder}/{self.file}"],
             self.timeout,
-            environment={**environment, **language.environment},
+            environment=language.environment,
             beside=language.beside,
         )
         if done.code == 0:

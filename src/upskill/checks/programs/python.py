@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
-from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,32 +12,24 @@ from pydantic.json_schema import SkipJsonSchema
 
 from upskill.agents.activation import without_openings
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.programs.guard import guard, risks
 from upskill.checks.workspace import CheckDir, ProgramCheck, output_excerpt
-from upskill.checks.workspace import Path as WorkspacePath
 from upskill.errors import CheckError, MissingTool
 from upskill.plain import as_mapping
 
-# What a function starts other programs with.
-STARTS = re.compile(r"subprocess|runpy|\b(?:system|popen|pty|exec[lv]\w*|spawn\w*|posix_spawnp?)\b")
 HARNESS = Path(__file__).with_name("harness.py")
 
 
 class PythonCheck(ProgramCheck):
     """Passes when this function of this file beside the suite says so. It is called with the answer, the path of the
-    workspace and the steps of the trace; it returns a boolean, or one with a reason, or fails an assertion. Where it
-    raises anything else, the case's reference says who is to blame. `source` is the text of the file, read with the
-    suite."""
+    workspace and the steps of the trace; it returns a boolean, or one with a reason. Where it raises an error, the
+    trial has failed. `source` is the text of the file, read with the suite."""
 
     file: Text
     function: Text = "check"
-    keeps: list[WorkspacePath] = Field(default_factory=list)
     timeout: float = Field(default=60.0, gt=0, le=3600)
     source: SkipJsonSchema[Text]
     reads_answer: ClassVar[bool] = True
-    revision: ClassVar[int] = (
-        3  # other files of the case were put back once, and no trial was disputed
-    )
+    revision: ClassVar[int] = 3  # other files of the case were put back once
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
@@ -57,24 +46,11 @@ class PythonCheck(ProgramCheck):
             raise ValueError(f"not valid Python: {error}") from error
         return source
 
-    def risks(self, evidence: Evidence) -> Iterable[str]:
-        return risks(self.source, evidence, self.keeps, by_exit_code=False)
+    @property
+    def program(self) -> str:
+        return self.source
 
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
-        starts_programs = bool(STARTS.search(self.source))
-        look = partial(self._look, evidence)
-        return await guard(
-            check_dir,
-            evidence,
-            self.source,
-            look,
-            keeps=self.keeps,
-            starts_programs=starts_programs,
-        )
-
-    async def _look(
-        self, evidence: Evidence, check_dir: CheckDir, environment: Mapping[str, str]
-    ) -> Finding:
         python = await check_dir.find(["python3"])
         if not python:
             raise MissingTool("there is no python3 in the sandbox; install it for all users")
@@ -93,7 +69,7 @@ class PythonCheck(ProgramCheck):
         }
         path = await check_dir.put("call.json", json.dumps(call))
         line = [python, "-I", "-c", HARNESS.read_text(encoding="utf-8"), path]
-        done = await check_dir.run(line, self.timeout, environment=environment)
+        done = await check_dir.run(line, self.timeout)
         if done.killed_why:
             return Finding(False, f"{self.function} was killed: {output_excerpt(done)}")
         # Only the harness knows the token, so nothing else that was written counts.

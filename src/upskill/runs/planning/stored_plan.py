@@ -113,6 +113,8 @@ class StoredCase:
     checks: tuple[Mapping[str, Any], ...] = ()  # the config of each by its name
     held_out: bool = False
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    tests: Mapping[str, str] = field(default_factory=dict[str, str])
+    outputs: tuple[str, ...] | None = None
     tags: tuple[str, ...] = ()
     group: str = ""
     reference: str = ""

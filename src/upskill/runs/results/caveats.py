@@ -9,6 +9,7 @@ from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.suites import are_from_memory
 
 MAX_NAMED = 3
+PROGRAMS = {"command", "compiles", "python"}  # checks that run something
 PURPOSES: Mapping[str, str] = {
     "search": "Run by a search, which compares candidates and reports its own result.",
     "gate": "Run by `upskill ci`, which asks whether an edit made these cases worse.",
@@ -30,6 +31,16 @@ def find_caveats(plan: StoredPlan, snapshots: Mapping[str, Mapping[str, int]]) -
         yield f"{counted(len(plan.dropped), 'case')} of earlier runs left the suite: {dropped}."
     if plan.reference_skill:
         yield "The baseline is another version of the skill."
+    in_own = [
+        case
+        for case in suite.cases
+        if case.outputs is None and not PROGRAMS.isdisjoint(case.check_names)
+    ]
+    if in_own and plan.agent != "chat":
+        yield (
+            f"{counted(len(in_own), 'case')} without `outputs:` graded in the student's own workspace,"
+            " where it can change what decides."
+        )
     if are_from_memory(case.metadata for case in suite.cases):
         yield (
             "The skill and its cases both come from a model's memory, so nothing here shows that"

@@ -1,30 +1,25 @@
-"""Runs one trial: asks the student, inspects its workspace, and runs every check of the case.
+"""Runs one trial: asks the student, inspects its workspace, and has every check of the case look at its work.
 
-A student must not be able to choose an error. So a check that breaks is run again on the reference answer and on an
-untouched workspace: if it works there, the student broke it and the trial has failed; otherwise the trial is errored.
-A judge that gives no grade is always an error: verdicts count it against whatever is claimed.
+What the student delivers is graded in a room of its own (`upskill.suites.grading`), after its sandbox is gone.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 import traceback
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from upskill.agents import AGENTS, Agent, ExternalAgent, Student, Task
 from upskill.agents.activation import HiddenSkill, activated, find_leak
-from upskill.checks import Evidence, Finding
-from upskill.checks.workspace import read_left
+from upskill.checks import Evidence
+from upskill.checks.room import Delivery
 from upskill.errors import (
     CeilingReached,
-    CheckError,
     JudgeError,
-    MissingTool,
     ModelError,
     SandboxError,
     StoreError,
@@ -37,14 +32,15 @@ from upskill.models.cache import NotRecorded, track_requests
 from upskill.models.failures import stays_missing
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import CheckFinding, Plan, Result, Trial, task_of
+from upskill.sandboxes import printable
 from upskill.suites import Case
-from upskill.traces import NO_USAGE, Step, Trace, Usage
+from upskill.suites.grading import OpenSandbox, collect_delivery, grade
+from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause
 
 if TYPE_CHECKING:
-    from upskill.sandboxes import Sandbox
+    from upskill.sandboxes import Sandbox, Setup
 
-logger = logging.getLogger(__name__)
 REASONS: dict[Cause, str] = {
     "length": "the answer was cut off after {limit:,} tokens{checks}; give it more room with --set max_output_tokens=N",
     "repetition": "the answer was cut off because it kept repeating itself",
@@ -52,27 +48,13 @@ REASONS: dict[Cause, str] = {
     "refusal": "the model or its provider refused",
     "empty": "the answer is empty",
 }
+MAX_NAMED = 5  # files that were left and not delivered
 BOUNDS = (
     "turns",
     "tokens",
     "seconds",
     "activated",
 )  # what ends an agent's work, which is then judged as it is
-
-
-_NO_SANDBOX = nullcontext()
-# Folders that are empty without what is removed go too, and the home folder is as new in every arm.
-_TIDY_UP = """
-temporary=$2; cd "$1" || exit; shift 2
-[ -z "$temporary" ] || find "${TMPDIR:-/tmp}" -mindepth 1 -delete 2>/dev/null
-for pattern; do
-  find . -path "$pattern" -prune 2>/dev/null | while IFS= read -r path; do
-    chmod -R u+rwX "$path" "${path%/*}" 2>/dev/null; rm -rf -- "$path"; rmdir -p -- "${path%/*}" 2>/dev/null
-  done
-done
-find . -depth -type d -name "*skills" -empty -exec rmdir -p -- {} ";" 2>/dev/null
-touch .
-"""
 
 
 async def run_trial(
@@ -182,7 +164,9 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
     agent: Agent = AGENTS.load(plan.agent)()
     attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
     task = task_of(plan, trial)
-    async with _open_sandbox(plan, case, agent, task) as sandbox:
+    open_sandbox = partial(_open_sandbox, plan, case)
+    delivery: Delivery | None = None
+    async with open_sandbox(agent.setup(task)) if agent.needs_sandbox else nullcontext() as sandbox:
         with wrap_trial_errors(ModelError, f"asking {trial.model}"):
             address = plan.addresses[trial.model]
             context = models.context
@@ -207,57 +191,69 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             attempt.trace = trace = stored or await agent.run(task, student)
             attempt.cause = _cause_of(trace, task)
         own = plan.canary(trial) if task.skill and agent.needs_sandbox else ""
-        with wrap_trial_errors(SandboxError, "inspecting the workspace"):
-            if sandbox is not None:
+        if sandbox is not None:
+            with wrap_trial_errors(SandboxError, "inspecting the workspace"):
                 await sandbox.kill_processes()
-            if agent.needs_sandbox:
                 attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
-                home = sandbox.home if sandbox else "/"
-                hidden = HiddenSkill(plan.skill, home, case.text) if task.skill is None else None
+                hidden = None
+                if task.skill is None:
+                    hidden = HiddenSkill(plan.skill, sandbox.home, case.text)
                 attempt.leak = await find_leak(trace, own, lambda: plan.canaries, hidden, sandbox)
-                await _tidy_up(sandbox, plan, task)
-        ask = attempt.judge.ask if attempt.judge else None
-        offered = task.skill.name if task.skill and agent.needs_sandbox else ""
-        body = task.skill.body if task.skill else ""
-        evidence = case.evidence_of(
-            trace, ask=ask, sandbox=sandbox, skill=offered, canary=own, skill_body=body
-        )
-        if attempt.cause:  # no check can change that, and nobody is paid to grade it
-            checks = await _check_so_far(case, evidence) if attempt.cause == "length" else ""
-            reason = REASONS[attempt.cause].format(limit=task.max_output_tokens, checks=checks)
-            if attempt.cause == "length" and isinstance(agent, ExternalAgent):
-                reason = f"the answer was cut off at the agent's own limit{checks}"
-            details = f": {trace.stop_details}" if trace.stop_details else ""
+                delivery = await collect_delivery(sandbox, case)
+    evidence = case.evidence_of(
+        trace,
+        ask=attempt.judge.ask if attempt.judge else None,
+        skill=task.skill.name if task.skill and agent.needs_sandbox else "",
+        canary=own,
+        skill_body=task.skill.body if task.skill else "",
+    )
+    if attempt.cause:  # no check can change that, and nobody is paid to grade it
+        checks = ""
+        if attempt.cause == "length":
+            checks = await _check_so_far(case, evidence, open_sandbox, delivery)
+        reason = REASONS[attempt.cause].format(limit=task.max_output_tokens, checks=checks)
+        if attempt.cause == "length" and isinstance(agent, ExternalAgent):
+            reason = f"the answer was cut off at the agent's own limit{checks}"
+        details = f": {trace.stop_details}" if trace.stop_details else ""
+        attempt.findings.append(CheckFinding("complete", passed=False, reason=f"{reason}{details}"))
+        return False
+    if delivery is not None and delivery.problem:
+        attempt.findings.append(CheckFinding("outputs", passed=False, reason=delivery.problem))
+        return False
+    if delivery is not None and delivery.left_out and case.outputs is not None:
+        attempt.findings.append(_describe_left_out(delivery))
+    with track_requests() if attempt.judge else nullcontext([]) as attempt.judged_with:
+        async for named, finding in grade(case, evidence, open_sandbox, delivery):
+            decides = named.check.decides and finding.decides
             attempt.findings.append(
-                CheckFinding("complete", passed=False, reason=f"{reason}{details}")
+                CheckFinding(named.name, finding.passed, finding.reason, decides)
             )
-            return False
-        if agent.needs_sandbox and case.output_file:
-            with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
-                # Where an agent only said what it should have written, that is looked at.
-                left = await read_left(evidence, case.output_file)
-                evidence = evidence if isinstance(left, Finding) else replace(evidence, output=left)
-        untouched = partial(_open_untouched, plan, case, agent, task)
-        grading = Grading(case, untouched, attempt.findings)
-        if attempt.judge:
-            with track_requests() as attempt.judged_with:
-                await grading.grade(evidence)
-        else:
-            await grading.grade(evidence)
+            if finding.broke:
+                attempt.cause = "unreadable"
+            elif not finding.decides and not attempt.cause:
+                attempt.cause = "verbose"
     passed = all(result.passed for result in attempt.findings if result.decides)
-    attempt.cause = grading.cause
+    if attempt.cause == "verbose" and not passed:
+        attempt.cause = ""
     return passed
 
 
-async def _check_so_far(case: Case, evidence: Evidence) -> str:
+def _describe_left_out(delivery: Delivery) -> CheckFinding:
+    named = ", ".join(map(printable, delivery.left_out[:MAX_NAMED]))
+    more = (
+        f" and {len(delivery.left_out) - MAX_NAMED} more" if delivery.left_out[MAX_NAMED:] else ""
+    )
+    return CheckFinding("outputs", True, f"left and not delivered: {named}{more}", decides=False)
+
+
+async def _check_so_far(
+    case: Case, evidence: Evidence, open_sandbox: OpenSandbox, delivery: Delivery | None
+) -> str:
     """What the checks say about an answer that was cut off: did it lack knowledge or room?"""
-    tried = [
-        named.check for named in case.checks if named.check.decides and not named.check.needs_judge
-    ]
+    tried = [named for named in case.checks if named.check.decides and not named.check.needs_judge]
     passed = 0
-    for check in tried:
-        with suppress(Exception):  # half an answer may break anything
-            finding = await check.run(evidence)
+    with suppress(TrialError):  # no more than a remark
+        async for _, finding in grade(case, evidence, open_sandbox, delivery, tried):
             passed += finding.passed or not finding.decides
     return f" (checks: {passed} of {len(tried)} pass so far)" if tried else ""
 
@@ -271,16 +267,8 @@ def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:
     return "" if trace.answer.strip() or trace.calls or trace.stop in BOUNDS else "empty"
 
 
-def _open_sandbox(
-    plan: Plan, case: Case, agent: Agent, task: Task
-) -> AbstractAsyncContextManager[Sandbox] | nullcontext[None]:
-    """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
-    needed = agent.needs_sandbox or case.needs_sandbox
-    return _sandbox_of(plan, case, agent, task) if needed else _NO_SANDBOX
-
-
 @asynccontextmanager
-async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox]:
+async def _open_sandbox(plan: Plan, case: Case, setup: Setup) -> AsyncGenerator[Sandbox]:
     from upskill.sandboxes import SANDBOXES, SandboxBackend, choose_sandbox  # noqa: PLC0415 - only where something acts
     from upskill.sandboxes.gpu import gpu_turn  # noqa: PLC0415
 
@@ -290,31 +278,9 @@ async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> Async
     )
     async with gpu_turn() if case.gpu else nullcontext():
         with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
-            sandbox = await kind.open(replace(agent.setup(task), gpu=case.gpu))
+            sandbox = await kind.open(replace(setup, gpu=case.gpu))
         async with sandbox:
             yield sandbox
-
-
-@asynccontextmanager
-async def _open_untouched(
-    plan: Plan, case: Case, agent: Agent, task: Task
-) -> AsyncGenerator[Sandbox | None]:
-    async with _open_sandbox(plan, case, agent, task) as sandbox:
-        await _tidy_up(sandbox, plan, task)
-        yield sandbox
-
-
-async def _tidy_up(sandbox: Sandbox | None, plan: Plan, task: Task) -> None:
-    """Remove skills, what the agent keeps for itself and temporary files: checks find the same home in every arm.
-
-    A check may use a name in /tmp that only it should know. What the prompt asks for stays.
-    """
-    if sandbox is not None:
-        temporary = "" if "/tmp" in task.prompt else "remove"  # noqa: S108 - inside
-        names = {plan.skill.name, *(skill.name for skill in task.offered_skills)}
-        own = [path for path in sandbox.own_home if path.partition("/")[0] not in task.prompt]
-        patterns = [*(f"*skills/{name}" for name in sorted(names)), *(f"./{path}" for path in own)]
-        await sandbox.run(["/bin/sh", "-c", _TIDY_UP, "sh", sandbox.home, temporary, *patterns])
 
 
 class _Judge:
@@ -330,83 +296,6 @@ class _Judge:
             raise
         self.usage = self.usage + reply.usage
         return reply
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Grading:
-    """The checks of one case. `open_untouched` opens a sandbox as the student found its own."""
-
-    case: Case
-    open_untouched: Callable[[], AbstractAsyncContextManager[Sandbox | None]]
-    findings: list[CheckFinding]
-    broken: bool = field(default=False, init=False)  # a check broke on what the student left
-    verbose: bool = field(default=False, init=False)  # the answer is longer than wanted
-    disputed: set[bool] = field(default_factory=set[bool], init=False)  # whether each failure is
-
-    async def grade(self, evidence: Evidence) -> None:
-        """TrialError if a check breaks and the student is not to blame."""
-        for number, named in enumerate(self.case.checks):
-            finding = await self._look(number, evidence)
-            read = named.check.reads_answer and evidence.output is not None
-            reason = (
-                f"{self.case.output_file} as the answer: {finding.reason}"
-                if read
-                else finding.reason
-            )
-            decides = named.check.decides and finding.decides
-            self.findings.append(CheckFinding(named.name, finding.passed, reason, decides))
-            self.verbose = self.verbose or not finding.decides
-            if decides and not finding.passed:
-                self.disputed.add(finding.disputed)
-
-    @property
-    def cause(self) -> Cause | Literal[""]:
-        if self.broken:
-            return "unreadable"
-        if self.disputed:
-            return "disputed" if all(self.disputed) else ""
-        return "verbose" if self.verbose else ""
-
-    async def _look(self, number: int, evidence: Evidence) -> Finding:
-        named = self.case.checks[number]
-        doing = f"checking {named.name} of {self.case.id}"
-        try:
-            with wrap_trial_errors(CheckError, doing):
-                return await named.check.run(evidence)
-        except MissingTool as error:  # whatever the case: reports count such errors together
-            error.message = f"checking {named.name}{error.message.removeprefix(doing)}"
-            raise
-        except TrialError as error:
-            if _came_from_outside(error) or not await self._runs_without_student(number, evidence):
-                raise
-            logger.info("%s%s", error.message, f"\n{error.traceback}" if error.traceback else "")
-            self.broken = True
-            return Finding(
-                False,
-                f"the student's files broke the check, which works without them: {error.message}",
-            )
-
-    async def _runs_without_student(self, number: int, evidence: Evidence) -> bool:
-        *before, last = self.case.checks[: number + 1]
-        for answer in dict.fromkeys([self.case.reference, ""]):
-            async with self.open_untouched() as sandbox:
-                trace = Trace((Step("assistant", answer),))
-                untouched = replace(evidence, trace=trace, sandbox=sandbox, output=None)
-                with suppress(Exception):
-                    for named in before:
-                        if (
-                            named.check.needs_sandbox and not named.check.needs_judge
-                        ):  # it may leave files for the last
-                            with suppress(Exception):
-                                await named.check.run(untouched)
-                    await last.check.run(untouched)
-                    return True
-        return False
-
-
-def _came_from_outside(error: TrialError) -> bool:
-    """Whether it is no failure of the student's."""
-    return isinstance(error, MissingTool) or _is_by_judge(error)
 
 
 def _is_by_judge(error: TrialError) -> bool:

@@ -69,9 +69,9 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     command |= {
         "timeout": timeout,
         "needs": sorted(packages & TOOLS),
-        "keeps": sorted(draft.more.get("files", ())),
     }
     draft.checks = [{"command": {name: value for name, value in command.items() if value}}]
+    draft.more["outputs"] = ["**"]
     draft.metadata = mapping_or_empty(task.get("metadata"))
     draft.more["tags"] = texts_of(draft.metadata.pop("tags", None))
     for name in (tables := ("agent", "environment", "verifier", "solution")):
