@@ -114,6 +114,8 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     assert rows["elsewhere"]["was"] == "skills/moved"
     edit = rows["worse"]["against_base"]
     assert (edit["decision"], edit["about"], edit["mark"]) == ("hurts", "these", "block")
+    with open_store("runs") as store:
+        assert store.run("last").id == edit["run"]
     assert rows["better"]["against_base"]["lift"] > 0.2
     assert rows["retested"]["against_base"] is None, "only its suite is new"
     assert rows["worse"]["against_none"]["decision"] == "helps"

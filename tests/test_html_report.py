@@ -388,9 +388,9 @@ def test_words_are_compared_where_they_have_enough_in_common() -> None:
 
 
 def test_all_intervals_share_an_axis_with_zero_on_it() -> None:
-    scale = Scale.around([0.75, 0.56, 0.87, -0.1, -0.2, 0.05, None], 0, 100)
+    scale = Scale.around([Measure(0.75, 0.56, 0.87), Measure(-0.1, -0.2, 0.05)], 0, 100)
     assert scale.ticks() == [-0.5, 0.0, 0.5, 1.0]
-    assert Scale.around([0.0], 0, 100).high == 0.2
+    assert Scale.around([Measure(0.0)], 0, 100).high == 0.2
 
 
 # The command.

@@ -66,10 +66,6 @@ class Limits:
     failing: int | None = None  # different answers of an arm that fails
     passing: int | None = None  # and of one that passes
 
-    @property
-    def compares_words(self) -> bool:
-        return self.text is None or (self.text > LONG and self.passing != 0)
-
 
 NO_LIMITS = Limits()
 
@@ -85,13 +81,11 @@ def limits_of_page(trials: int) -> Limits:
 def read_groups(
     evaluation: Evaluation,
     store: Store,
-    limits: Limits | None = None,
     clean: Callable[[Iterable[Result]], Iterable[Result]] = iter,
 ) -> Iterator[CaseGroup]:
     """Groups of cases, worst first; `clean` takes secrets out of results."""
     run = evaluation.run
-    if limits is None:
-        limits = limits_of_page(run.passed + run.failed + run.errored)
+    limits = limits_of_page(run.passed + run.failed + run.errored)
     return CaseReader(evaluation, store, limits, clean).groups()
 
 
@@ -146,12 +140,12 @@ class CaseReader:
         return CaseAnswers(
             id=case.id,
             number=number,
-            prompt=cutter.cut(case.prompt, "prompt"),
+            prompt=cutter.cut(case.prompt, "the prompt"),
             outcome=outcome_of(marks, self._arms),
             models=models,
             tags=case.tags,
-            reference=cutter.cut(case.reference, "reference"),
-            expected=cutter.cut(case.expected_output, "expected output"),
+            reference=cutter.cut(case.reference, "the reference"),
+            expected=cutter.cut(case.expected_output, "the expected output"),
             files={
                 name: cutter.cut(text, "a file")
                 for name, text in list(case.files.items())[:MAX_FILES]
@@ -180,7 +174,7 @@ class CaseReader:
             model=model,
             outcome=outcome_of({model: marks}, self._arms),
             arms=arms,
-            diff=self._diff(arms),
+            diff=() if self.limits.passing == 0 else compare_words(arms),
         )
 
     def _arm(self, arm: str, marks: Sequence[bool | None], results: Iterable[Result]) -> ArmAnswers:
@@ -222,7 +216,7 @@ class CaseReader:
         trial, trace, usage = result.trial, result.trace, result.usage
         review = self._reviews.get(trial)
         cutter = _Cutter(self.limits.text)
-        answer = cutter.cut(trace.answer, "answer") if trace else None
+        answer = cutter.cut(trace.answer, "the answer") if trace else None
         findings = tuple(
             CheckFinding(
                 each.check, each.passed, cutter.cut(each.reason, "a finding"), each.decides
@@ -235,7 +229,7 @@ class CaseReader:
             seeds=(trial.seed,),
             answer=answer,
             findings=findings,
-            error=cutter.cut("\n".join(filter(None, problems)), "error"),
+            error=cutter.cut("\n".join(filter(None, problems)), "the error"),
             cause=_why(result),
             steps=tuple(cutter.steps(trace.steps)) if trace and acts(trace.steps) else (),
             left_out=tuple(cutter.left_out),
@@ -247,15 +241,6 @@ class CaseReader:
             mark=review.verdict if review else "",
             note=review.note if review else "",
         )
-
-    def _diff(self, arms: Sequence[ArmAnswers]) -> tuple[tuple[str, str], ...]:
-        answers = {arm.arm: arm.draws[0].answer or "" for arm in arms if arm.draws}
-        before, after = answers.get("baseline", ""), answers.get("skill", "")
-        are_long = min(len(before), len(after)) >= LONG
-        are_too_long = max(len(before), len(after)) > TOO_LONG
-        if not self.limits.compares_words or not are_long or are_too_long:
-            return ()
-        return tuple(word_diff(before, after))
 
     def _settings(self, case: StoredCase) -> Iterator[tuple[str, str]]:
         plan = self.evaluation.run.plan
@@ -376,6 +361,16 @@ def acts(steps: Iterable[Step]) -> bool:
     return any(step.kind in ("tool", "thinking") for step in steps)
 
 
+def compare_words(arms: Sequence[ArmAnswers]) -> tuple[tuple[str, str], ...]:
+    """The first answers without and with the skill, where both are long."""
+    answers = {arm.arm: arm.draws[0].answer or "" for arm in arms if arm.draws}
+    before, after = answers.get("baseline", ""), answers.get("skill", "")
+    lengths = len(before), len(after)
+    if min(lengths) < LONG or max(lengths) > TOO_LONG:
+        return ()
+    return tuple(word_diff(before, after))
+
+
 def word_diff(before: str, after: str) -> Iterator[tuple[str, str]]:
     """Words as ("=", both), ("-", before) and ("+", after); nothing where they have little in common."""
     words = [re.findall(r"\s*\S+", text) for text in (before, after)]
@@ -414,14 +409,14 @@ class _Cutter:
         room = None if self.most is None else STEPS * self.most
         for number, step in enumerate(steps):
             arguments = {
-                name: self.cut(value, "steps") if isinstance(value, str) else value
+                name: self.cut(value, "the steps") if isinstance(value, str) else value
                 for name, value in step.arguments.items()
             }
             shown = replace(
                 step,
-                text=self.cut(step.text, "steps"),
+                text=self.cut(step.text, "the steps"),
                 arguments=arguments,
-                output=self.cut(step.output, "steps"),
+                output=self.cut(step.output, "the steps"),
             )
             if room is not None:
                 room -= len(shown.text) + len(shown.output) + len(write_arguments(arguments))
@@ -433,6 +428,6 @@ class _Cutter:
     @property
     def left_out(self) -> Iterator[str]:
         for of, characters in self.cuts.items():
-            yield f"{counted(characters, 'character')} of {of if of.startswith('a ') else f'the {of}'}"
+            yield f"{counted(characters, 'character')} of {of}"
         if self.steps_left_out:
             yield counted(self.steps_left_out, "step")

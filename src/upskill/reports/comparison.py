@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from upskill.plain import counted
-from upskill.reports.cases import CaseReader, word_diff
+from upskill.reports.cases import CaseReader, compare_words
+from upskill.reports.numbers import first_of
 from upskill.reports.report import (
-    ArmAnswers,
     CaseAnswers,
     CaseGroup,
     Cell,
@@ -23,7 +23,7 @@ from upskill.reports.report import (
     Table,
     Tone,
 )
-from upskill.runs.planning.plan import Arm, Result, Trial
+from upskill.runs.planning.plan import Result
 from upskill.runs.results.caveats import find_caveats
 from upskill.runs.results.comparison import Change, ComparedCase, Comparison, Side
 from upskill.runs.results.evaluation import evaluation_of
@@ -100,7 +100,7 @@ def summarize(comparison: Comparison, *, with_names: bool = True) -> str:
     changes: list[str] = []
     for change in ("better", "worse"):
         ids = [case.id for case in comparison.changed(change)]
-        names = f" ({_names(ids)})" if ids and with_names else ""
+        names = f" ({first_of(ids, MAX_NAMED)})" if ids and with_names else ""
         changes.append(f"{len(ids) or 'none'} got {change}{names}")
     unchanged = len(comparison.changed("same"))
     if unchanged == len(comparison.cases):
@@ -137,7 +137,7 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
         (comparison.unscored, "without a graded answer in one of the runs"),
     ):
         if ids:
-            yield Note(f"{counted(len(ids), 'case')} {what}: {_names(ids)}.", "caveat")
+            yield Note(f"{counted(len(ids), 'case')} {what}: {first_of(ids, MAX_NAMED)}.", "caveat")
 
 
 def _differences(comparison: Comparison) -> str:
@@ -151,11 +151,6 @@ def _differences(comparison: Comparison) -> str:
     changed = len(comparison.changed("same")) < len(comparison.cases)
     chance = ", so any change is due to chance" if changed else ""
     return f"Nothing stored differs, not even the skill{chance}."
-
-
-def _names(ids: list[str]) -> str:
-    more = f" and {len(ids) - MAX_NAMED} more" if len(ids) > MAX_NAMED else ""
-    return ", ".join(ids[:MAX_NAMED]) + more
 
 
 # The cases that changed, with the answers of both runs.
@@ -174,21 +169,20 @@ def _read_groups(
     changed: Sequence[tuple[Change, str, Comparison]], store: Store
 ) -> Iterator[CaseGroup]:
     readers: dict[tuple[str, str, str], CaseReader] = {}
-    for _, _, comparison in changed:
+    groups: dict[Change, dict[str, CaseAnswers]] = {}
+    for change, case_id, comparison in changed:
         for side in (comparison.before, comparison.after):
             if side.key not in readers:
                 readers[side.key] = _reader(side, store)
-    for change, (outcome, title) in GROUPS.items():
-        cases: dict[str, CaseAnswers] = {}
-        for of_case, case_id, comparison in changed:
-            if of_case == change:
-                before = readers[comparison.before.key]
-                after = readers[comparison.after.key]
-                case = _case(case_id, outcome, before, after)
-                known = cases.get(case_id, replace(case, models=()))
-                cases[case_id] = replace(case, models=(*known.models, *case.models))
-        if cases:
-            yield CaseGroup(outcome=outcome, title=title, cases=tuple(cases.values()))
+        before, after = readers[comparison.before.key], readers[comparison.after.key]
+        case = _case(case_id, GROUPS[change][0], before, after)
+        cases = groups.setdefault(change, {})
+        if case_id in cases:
+            case = replace(case, models=(*cases[case_id].models, *case.models))
+        cases[case_id] = case
+    for change, cases in groups.items():
+        outcome, title = GROUPS[change]
+        yield CaseGroup(outcome=outcome, title=title, cases=tuple(cases.values()))
 
 
 def _reader(side: Side, store: Store) -> CaseReader:
@@ -206,13 +200,8 @@ def _case(id: str, outcome: Outcome, old: CaseReader, new: CaseReader) -> CaseAn
     model = after.model
     if before.model != after.model:
         model = f"{before.model} → {after.model}"
-    diff = tuple(word_diff(_answer(arms[1]), _answer(arms[0])))
-    answers = ModelAnswers(model=model, outcome=outcome, arms=arms, diff=diff)
+    answers = ModelAnswers(model=model, outcome=outcome, arms=arms, diff=compare_words(arms))
     return replace(case, outcome=outcome, models=(answers,))
-
-
-def _answer(arm: ArmAnswers) -> str:
-    return (arm.draws[0].answer or "") if arm.draws else ""
 
 
 # As JSON. The keys are stable; new ones may be added.
@@ -256,19 +245,17 @@ def _case_to_json(comparison: Comparison, case: ComparedCase, store: Store) -> d
         ("before", comparison.before, not is_better),
         ("after", comparison.after, is_better),
     ):
-        result = find_result(store, side, case.id, passed=passed)
+        result = _find_result(store, side, case.id, passed=passed)
         answer = result.trace.answer if result.trace else ""
         row[name] |= {"seed": result.trial.seed, "answer": answer}
     return row
 
 
-def find_result(store: Store, side: Side, case: str, *, passed: bool) -> Result:
-    scored = [
-        row
-        for row in store.outcomes(side.run, case)
-        if (row.model, row.arm) == (side.model, side.arm) and row.passed is not None
+def _find_result(store: Store, side: Side, case: str, *, passed: bool) -> Result:
+    graded = [
+        result
+        for result in store.results(side.run, case)
+        if (result.trial.model, result.trial.arm) == (side.model, side.arm)
+        and result.passed is not None
     ]
-    row = next((row for row in scored if row.passed is passed), scored[0])
-    result = store.result(side.run, Trial(row.model, row.case, cast("Arm", row.arm), row.seed))
-    assert result is not None
-    return result
+    return next((result for result in graded if result.passed is passed), graded[0])

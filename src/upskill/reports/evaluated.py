@@ -14,7 +14,7 @@ from upskill.authoring.trigger.metrics import TriggerMetrics, compute_trigger_me
 from upskill.errors import UsageError
 from upskill.plain import counted, listed, read_json
 from upskill.reports.cases import CAUSES as CAUSES_IN_WORDS
-from upskill.reports.cases import Limits, read_groups
+from upskill.reports.cases import read_groups
 from upskill.reports.evaluated_tests import test_suites
 from upskill.reports.figures import document, verdict_row
 from upskill.reports.numbers import INVALID, dollars, mean_tokens
@@ -70,7 +70,6 @@ class ReportContext:
     store: Store | None = None  # that holds the trials; without it a report has no cases
     show_command: str = ""  # the command that shows every trial; empty: the run is not stored
     add_command: str = ""  # that appends cases, with {} for their number; empty: none can
-    limits: Limits | None = None  # of the texts of cases; None: by the size of the run
     clean: Callable[[Iterable[Result]], Iterable[Result]] = _as_they_are  # takes secrets out
 
 
@@ -102,7 +101,7 @@ def report_evaluation(evaluation: Evaluation, context: ReportContext | None = No
 def _groups(evaluation: Evaluation, context: ReportContext) -> Iterable[CaseGroup]:
     if context.store is None:
         return ()
-    return read_groups(evaluation, context.store, context.limits, context.clean)
+    return read_groups(evaluation, context.store, context.clean)
 
 
 def _failed_results(evaluation: Evaluation, context: ReportContext) -> Iterable[Result]:
@@ -297,8 +296,8 @@ def _cost(verdict: Verdict, _: Evaluation) -> Cell:
 # A row here is a column of the table of models.
 MODELS: tuple[tuple[Column, Callable[[Verdict, Evaluation], Cell]], ...] = (
     (Column("Model"), _model),
-    (Column("Decision", spare=True), _decision),
-    (Column("Lift in points", "points", spare=True), _lift),
+    (Column("Decision"), _decision),
+    (Column("Lift in points", "points"), _lift),
     (Column("Passes", "share"), _passes),
     (Column("Tokens per task", "count", spare=True), _tokens),
     (Column("Cost per pass", "dollars", spare=True), _cost),

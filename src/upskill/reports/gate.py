@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from upskill.plain import counted
-from upskill.reports.numbers import dollars, format_cell
+from upskill.reports.numbers import dollars, first_of, format_cell
 from upskill.reports.report import (
     Cell,
     Change,
@@ -224,9 +224,7 @@ def losing_cases(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def _names(cases: Sequence[str]) -> str:
-    named = ", ".join(f"`{case}`" for case in cases[:MAX_CASES])
-    more = len(cases) - MAX_CASES
-    return f"{named} and {more} more" if more > 0 else named
+    return first_of([f"`{case}`" for case in cases], MAX_CASES)
 
 
 def _other_changes(result: GateResult) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -18,7 +18,6 @@ from upskill.reports.numbers import dollars, format_cell, format_measure, percen
 from upskill.reports.report import (
     ArmAnswers,
     CaseAnswers,
-    CaseGroup,
     Cell,
     Change,
     Draw,
@@ -80,10 +79,7 @@ def render(report: Report, surroundings: Surroundings | None = None) -> str:
         notes=notes,
         groups=groups,
         is_one_case=sum(len(group.cases) for group in groups) == 1,
-        models=_models(groups),
-        outcomes=_outcomes(groups),
         pictures=[(_as_address(wide), _as_address(narrow)) for wide, narrow in for_page(report)],
-        tags=sorted({tag for group in groups for case in group.cases for tag in case.tags}),
         script=Markup(_script(surroundings)),  # noqa: S704 - ours
         style=Markup(asset("page.css")),  # noqa: S704 - ours
         policy=policy_of(surroundings),
@@ -117,26 +113,6 @@ def _headlines(report: Report) -> Sequence[Headline]:
     ]
 
 
-def _outcomes(groups: Sequence[CaseGroup]) -> list[tuple[str, str]]:
-    """Those of groups, then those that only single models have."""
-    outcomes: dict[str, str] = {}
-    for group in groups:
-        outcomes[group.outcome] = group.title.lower()
-    for group in groups:
-        for case in group.cases:
-            for answers in case.models:
-                outcomes.setdefault(answers.outcome, answers.outcome)
-    return list(outcomes.items())
-
-
-def _models(groups: Iterable[CaseGroup]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            answers.model for group in groups for case in group.cases for answers in case.models
-        )
-    )
-
-
 # Numbers and words
 # ------------------------------------------------------------------------------------------------
 
@@ -167,8 +143,7 @@ def columns_of(table: Table, is_result: bool) -> Iterator[PageColumn]:
 def _scale_of(table: Table, number: int) -> Scale | None:
     cells = [row[number] for row in table.rows]
     measures = [cell for cell in cells if is_measure(cell)]
-    ends = [end for each in measures for end in (each.value, each.low, each.high)]
-    return Scale.around(ends, 2, 98) if ends else None
+    return Scale.around(measures, 2, 98) if measures else None
 
 
 def write_cell(cell: Cell, kind: Kind) -> Markup:
@@ -244,11 +219,6 @@ def short_name(model: str) -> str:
     return re.split("[:/]", model)[-1] or model
 
 
-def any_of(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Options to choose from."""
-    return [("", "any"), *((name, name) for name in names)]
-
-
 def describe_draw(draw: Draw) -> str:
     """3 of 4 checks pass · 220 + 12 tokens · the same 2 times."""
     parts = [f"{draw.input_tokens:,} + {draw.output_tokens:,} tokens"]
@@ -299,7 +269,6 @@ def _template() -> Template:
         "headline": is_headline,
     }
     names: dict[str, Any] = {
-        "any_of": any_of,
         "columns_of": columns_of,
         "SIGNS": SIGNS,
         "WORDS": WORDS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from upskill.reports.report import Cell, Change, Headline, Kind, Measure, Rate
@@ -39,6 +39,12 @@ def dollars(cost: float | None) -> str:
     if cost < 0.000001:
         return "<$0.000001"
     return f"${cost:,.{2 if cost >= 1 else 4 if cost >= 0.001 else 6}f}"
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """greet-1, greet-2 and 3 more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def decimal(number: float | None) -> str:

@@ -9,11 +9,12 @@
     return texts.get(one);
   };
 
-  const matches = (one, { text, outcome, model = "", tag = "" }) => {
-    const models = one.dataset.models.split("\n");
-    const states = one.dataset.states.split(" ").filter((_, number) => ["", models[number]].includes(model));
+  const valuesOf = (one, name) => one.dataset[name].split("\n");
+  const matches = (one, { text, outcome, model, tag }) => {
+    const models = valuesOf(one, "model");
+    const states = valuesOf(one, "outcome").filter((_, number) => ["", models[number]].includes(model));
     const hasState = outcome ? states.includes(outcome) : states.length;
-    const hasTag = !tag || one.dataset.tags.split("\n").includes(tag);
+    const hasTag = !tag || valuesOf(one, "tag").includes(tag);
     return hasState && hasTag && textOf(one).includes(text.toLowerCase());
   };
 
@@ -40,6 +41,12 @@
 
   if (form) {
     form.hidden = false;
+    for (const name of ["outcome", "model", "tag"]) {
+      const select = form.elements[name];
+      const values = new Set(cases.flatMap((one) => valuesOf(one, name)).filter(Boolean));
+      for (const value of values) select.add(new Option(value));
+      select.parentElement.hidden = values.size < 2;
+    }
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", filter);
     form.addEventListener("reset", () => setTimeout(order));

@@ -143,9 +143,12 @@ class Scale:
     end: float
 
     @classmethod
-    def around(cls, values: Iterable[float | None], start: float, end: float) -> Scale:
-        """From one tick to another, with zero and these values on it."""
-        ends = [0.0, *(value for value in values if value is not None)]
+    def around(cls, measures: Iterable[Measure], start: float, end: float) -> Scale:
+        """From one tick to another, with zero and these intervals on it."""
+        ends = [0.0]
+        for measure in measures:
+            bounds = (measure.value, measure.low, measure.high)
+            ends += [bound for bound in bounds if bound is not None]
         low = min(ends)
         high = max(*ends, low + MIN_SPAN)
         step = cls(low, high, start, end).step()
@@ -196,10 +199,9 @@ def lift(document: Document, width: int = WIDTH) -> Picture:
     subtitle = "Points of pass rate that the skill adds, with their interval"
     picture = Picture(f"Lift of {document['skill']['name']}", subtitle, width)
     models: Sequence[Document] = document["models"]
-    values = [end for model in models for end in (model["lift"], *(model["interval"] or ()))]
-    scale = Scale.around(values, 8.0, width - 8.0)
-    for model in models:
-        measure = Measure(model["lift"], *(model["interval"] or ()))
+    measures = [Measure(model["lift"], *(model["interval"] or ())) for model in models]
+    scale = Scale.around(measures, 8.0, width - 8.0)
+    for model, measure in zip(models, measures, strict=True):
         value = "no lift" if measure.value is None else format_measure(measure)
         picture.row(model["model"], f"{decision_in_words(model)}: {value}")
         if measure.value is not None:

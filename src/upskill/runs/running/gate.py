@@ -89,12 +89,13 @@ class Gate:
             )
 
     async def _ask(self, change: SkillChange, head: Skill, suite: Suite) -> list[Checked]:
+        uses = await self._answer(self.make_plan(head, suite, None), judge_use)
+        # Against the base comes last, so that `last` is what usually blocks.
         edits: dict[str, Answer] = {}
         if change.skill_changed and change.base:
             before = _suite_before(change) or suite
             plan = self.make_plan(head, replace(before, source=suite.source), change.base)
             edits = await self._answer(plan, self._judge_edit)
-        uses = await self._answer(self.make_plan(head, suite, None), judge_use)
         dropped = _count_dropped(change, suite)
         return [
             Checked(change=change, model=model, edit=edits.get(model), use=use, dropped=dropped)
