@@ -131,6 +131,15 @@ def test_the_workflow_goes_to_the_top_of_the_repository(
     assert f"added skills/beta to ../{WORKFLOW}" in upskill("init", "beta", "--ci", "--yes").out
 
 
+@pytest.mark.parametrize("folder", ["a$(touch x)", "a${{ github.token }}", "a b", "a\nb"])
+def test_a_workflow_names_no_folder_that_could_be_code(
+    home: Path, upskill: Upskill, folder: str
+) -> None:
+    done = upskill("init", f"{folder}/alpha", "--ci", "--yes")
+    assert (done.code, list(home.iterdir())) == (2, [])
+    assert "a workflow cannot safely name this folder" in done.err
+
+
 def test_the_documentation_shows_the_whole_workflow(home: Path) -> None:
     page = (REPOSITORY / "docs/how-to/ci.md").read_text(encoding="utf-8")
     shown, *_ = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)

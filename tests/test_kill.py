@@ -145,11 +145,14 @@ def test_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, skill:
         assert last.json["run"].startswith("greeter-")
 
 
-def test_ctrl_c_does_not_wait_for_answers_that_never_come(home: Path, skill: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_does_not_wait_for_answers_that_never_come(
+    home: Path, skill: Path, number: signal.Signals
+) -> None:
     with serving(Trouble("silence", seconds=600)) as server:
         process = start(*command(skill, server, "broken"))
         wait_for_call(process, server)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=600)
     assert (process.returncode, "Every finished trial is stored" in err) == (130, True)
 

@@ -284,6 +284,12 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
         [CASE | {"files": {"../../x": "y"}}],
         "'../../x' is not a path inside the workspace",
     ),
+    "a path twice": (
+        "s.json",
+        [CASE | {"files": {"a/./b": "x", "a/b": "y"}}],
+        "two of the `files` are the same file",
+    ),
+    "millions of values": ("s.json", "[" + "1," * 6_000_000, "more than 5,000,000 values"),
     "a listed file that is missing": (
         "s.json",
         [CASE | {"files": ["no.txt"]}],

@@ -28,25 +28,12 @@ def made(length: int, letters: str = "aB3dE6gH9kLmN2pQ5sT8vWxY") -> str:
 HEX = made(64, "0a1b2c3d4e5f6789")
 # kind, a line, the secret in it; the corpus has more. Put together, so that no scanner takes this file for a leak.
 PLANTED: dict[str, tuple[str, str, str]] = {
-    "AWS access key": (
-        "aws-key",
-        "aws configure set aws_access_key_id {}",
-        "AKIA" + made(16, "Q7W2E9R4T6Y1U8I3"),
-    ),
     "GitHub token": ("github-token", "git remote set-url origin {}", "ghp_" + made(36)),
     "Slack webhook": (
         "slack-webhook",
         "curl {}",
         "https://hooks.slack.com/services/" + "T0/B0/" + made(24),
     ),
-    "bearer token": ("authorization", "curl -H 'Authorization: Bearer {}'", made(30, "a1b2c3d4e5")),
-    "password in a URL": (
-        "url-password",
-        "psql postgres://{}@db.internal:5432/app",
-        "ada:h0rse-battery",
-    ),
-    "token in a URL": ("url-secret", "GET /v1?user=7&access_token={}&x=1", made(24)),
-    "quoted password": ("password", 'db = connect(password="{}")', "correct horse"),
     "secret in escaped JSON": ("secret", '{{\\"token\\": \\"{}\\"}}', made(24, "q1w2e3r4t5")),
     "private key": (
         "private-key",

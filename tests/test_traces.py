@@ -650,6 +650,7 @@ def test_broken_lines_are_counted_and_told(tmp_path: Path) -> None:
         (b"\x00\x01\x02", ": not in any known trace format"),
         (b" \n", ": empty file"),
         (b"[" * 100_000, "nested too deeply"),
+        (b"[" + b"1," * 6_000_000, "more than 5,000,000 values"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_with_the_formats(

@@ -18,6 +18,7 @@ from upskill.errors import UsageError
 from upskill.inputs import read_input_text
 
 DEEPEST = 100  # lists and objects within each other
+MAX_JSON_VALUES = 5_000_000
 MAX_NODES = 1_000_000  # values in one document, with aliases expanded
 
 
@@ -45,6 +46,12 @@ def read_json(path: Path) -> dict[str, Any]:
         return dict_or_empty(json.loads(read_input_text(path)))
     except (UsageError, ValueError, RecursionError):
         return {}
+
+
+def expect_few_values(text: str) -> None:
+    """ValueError for JSON that would take gigabytes: signs are counted, because values would already fill memory."""
+    if sum(map(text.count, ",[{")) > MAX_JSON_VALUES:
+        raise ValueError(f"it may have more than {MAX_JSON_VALUES:,} values")
 
 
 def is_deep(value: object) -> bool:

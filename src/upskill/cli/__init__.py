@@ -15,6 +15,7 @@ from __future__ import annotations
 import codecs
 import errno
 import os
+import signal
 import sys
 import unicodedata
 from contextlib import suppress
@@ -181,6 +182,10 @@ def main() -> None:
             stream.reconfigure(encoding=_encoding(cast("TextIO", stream)), errors="transliterate")
     # Otherwise pydantic looks through every installed package for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    for name in ("SIGTERM", "SIGHUP"):  # they end it as Ctrl-C does; `nohup` ignores the latter
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _interrupt)
     try:
         code = upskill.main(standalone_mode=False, prog_name="upskill")
     except click.exceptions.Exit as error:
@@ -200,6 +205,10 @@ def main() -> None:
     except Exception as error:
         code = _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupt(*_: object) -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 def _encoding(stream: TextIO) -> str:

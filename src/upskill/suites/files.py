@@ -18,7 +18,7 @@ import yaml
 
 from upskill.errors import UsageError
 from upskill.inputs import read_input
-from upskill.plain import read_yaml, short, yaml_words
+from upskill.plain import expect_few_values, read_yaml, short, yaml_words
 from upskill.skills import Skill
 from upskill.suites.shapes import EXPECTED_FIELDS, PROMPT_FIELDS
 from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
@@ -196,6 +196,7 @@ class FilesOfFolders:
 
 
 def _load_json(text: str) -> Any:
+    expect_few_values(text)
     return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
 
 

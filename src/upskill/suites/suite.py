@@ -535,6 +535,11 @@ def _read_case(
     output_file = [ours.output_file] if ours.output_file else []
     for name in [*ours.files, *tests, *(ours.outputs or []), *output_file]:
         check_path(name, where)
+    if len({PurePosixPath(name) for name in ours.files}) < len(ours.files):
+        raise UsageError(
+            f"{where}: two of the `files` are the same file",
+            "Write each path in one way, without `./`.",
+        )
     id = str(_made_id(ours, made_ids) if ours.id is None else ours.id).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(

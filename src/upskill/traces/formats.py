@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, TypeVar
 from upskill.errors import UsageError
 from upskill.inputs import open_input
 from upskill.installation import add_extra
-from upskill.plain import as_list, as_mapping, counted
+from upskill.plain import as_list, as_mapping, counted, expect_few_values
 from upskill.skills.markdown import read_fences
 from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage
 from upskill.traces.values import (
@@ -288,7 +288,9 @@ def table_names(connection: sqlite3.Connection) -> set[str]:
 
 def load_document(path: Path) -> object:
     try:
-        return json.loads(read_text(path))
+        text = read_text(path)
+        expect_few_values(text)
+        return json.loads(text)
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply") from error
     except ValueError as error:

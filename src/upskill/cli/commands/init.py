@@ -63,6 +63,8 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
         raise UsageError(
             f"{named}: {wrong.message}", "Use lowercase letters, digits and single dashes."
         )
+    if ci:
+        _workflow_path(folder)  # before anything is written
     for path, text in skill_files(name, named, description).items():
         write_file(str(folder / path), text, overwrite=False, private=False)
     click.echo(f"wrote {folder.as_posix()}/")
@@ -74,10 +76,21 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
     )
 
 
-def _write_workflow(folder: Path) -> None:
-    """For GitHub, at the top of the repository, with paths from there."""
+def _workflow_path(folder: Path) -> tuple[Path | None, str]:
+    """The repository, and the path from there, which stands in shell, YAML and GitHub's expressions at once."""
     root = repository_of(folder)
     skill = folder.resolve().relative_to(root).as_posix() if root else folder.as_posix()
+    if not re.fullmatch(r"[\w./-]+", skill):
+        raise UsageError(
+            f"{skill!r}: a workflow cannot safely name this folder",
+            "Use letters, digits, dashes, dots and underscores, or leave out --ci.",
+        )
+    return root, skill
+
+
+def _write_workflow(folder: Path) -> None:
+    """For GitHub, at the top of the repository, with paths from there."""
+    root, skill = _workflow_path(folder)
     file = Path(os.path.relpath(root or ".")) / WORKFLOW
     if not file.exists():
         text = workflow_file(skill)

@@ -10,7 +10,7 @@ import zlib
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, expect_few_values
 from upskill.traces.values import Row, as_row
 
 ARCHIVE = b"PK\x03\x04"
@@ -42,7 +42,9 @@ def unpack_log(data: bytes, where: str) -> dict[str, Any]:
                 raise UsageError(
                     f"{where}: larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT
                 )
-            samples = [as_row(json.loads(archive.read(file))) for file in members]
+            texts = [archive.read(file).decode() for file in members]
+            expect_few_values("".join(texts))
+            samples = [as_row(json.loads(text)) for text in texts]
     except (
         zipfile.BadZipFile,
         zlib.error,

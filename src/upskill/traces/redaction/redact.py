@@ -209,10 +209,12 @@ class Redactor:
         return value
 
     def _redact_printed(self, text: str) -> str:
-        spans = list(find_printed(text))
-        for start, end in spans:
-            self._mark("secret", text[start:end])
-        return _replace_spans(text, [(span, "secret") for span in spans])
+        return self._redact_spans(text, [(span, "secret") for span in find_printed(text)])
+
+    def _redact_spans(self, text: str, spans: list[tuple[Span, str]]) -> str:
+        for (start, end), kind in spans:
+            self._mark(kind, text[start:end])
+        return _replace_spans(text, spans)
 
     def _apply_rules(self, text: str) -> str:
         lowered = text.lower()
@@ -220,10 +222,7 @@ class Redactor:
         for rule in RULES:
             if rule.hints and hints.isdisjoint(rule.hints):
                 continue
-            spans = list(rule.find(text))
-            for start, end in spans:
-                self._mark(rule.kind, text[start:end])
-            text = _replace_spans(text, [(span, rule.kind) for span in spans])
+            text = self._redact_spans(text, [(span, rule.kind) for span in rule.find(text)])
         return text
 
     def _redact_split_literals(self, text: str) -> str:
@@ -254,8 +253,7 @@ class Redactor:
                 )  # without zeros, as in UTF-16
                 if kind := next((kind for kind in alone.counts if kind != "email"), ""):
                     spans.append((span, kind))
-                    self._mark(kind, text[slice(*span)])
-        return _replace_spans(text, spans)
+        return self._redact_spans(text, spans)
 
     def _redact_kubernetes(self, text: str) -> str:
         """Find the values under `data` of a Secret, whatever they are called."""
@@ -265,18 +263,16 @@ class Redactor:
             for data in _KUBERNETES_DATA.finditer(text, *document.span()) if is_secret else ():
                 for value in _KUBERNETES_VALUE.finditer(text, *data.span(1)):
                     if is_secret_field(value[1]):
-                        self._mark("secret", value[1])
                         spans.append((value.span(1), "secret"))
-        return _replace_spans(text, spans)
+        return self._redact_spans(text, spans)
 
     def _redact_arguments(self, items: list[Any]) -> list[Any]:
         """Find secrets that the item before them gives away, as in `["--password", "…"]`."""
         spans: dict[int, list[tuple[Span, str]]] = {}
         for number, (start, end), kind in _argument_spans(items):
-            self._mark(kind, items[number][start:end])
             spans.setdefault(number, []).append(((start, end), kind))
         return [
-            _replace_spans(item, spans[number]) if number in spans else item
+            self._redact_spans(item, spans[number]) if number in spans else item
             for number, item in enumerate(items)
         ]
 
@@ -289,9 +285,8 @@ class Redactor:
                 [text[slice(*piece)] for piece in pieces]
             ):
                 begin = pieces[number][0]
-                self._mark(kind, text[begin + start : begin + end])
                 spans.append(((begin + start, begin + end), kind))
-        return _replace_spans(text, spans)
+        return self._redact_spans(text, spans)
 
     def _redact_tables(self, text: str) -> str:
         """Find the values in a column of Markdown or CSV, or a row of Markdown, that is named after a secret."""
@@ -323,9 +318,8 @@ class Redactor:
                 if value and is_mixed_in_prose(value[0]):
                     start = begin + cells[number].start() + value.start()
                     spans.append(((start, start + len(value[0])), kind))
-                    self._mark(kind, value[0])
             begin += len(line)
-        return _replace_spans(text, spans)
+        return self._redact_spans(text, spans)
 
     def _mark(self, kind: str, value: str) -> str:
         self.counts[kind] += 1
