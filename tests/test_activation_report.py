@@ -206,7 +206,7 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     # Of both models: the wall that did not stand for one stood for none.
     assert not re.search(r"helps|Use it:|activated|undecided|More evidence", said)
     assert done.err.count("INVALID") == 1
-    assert done.err.count("does not meet 'decision!=hurts': a trial saw a skill") == 2
+    assert said.count("does not meet 'decision!=hurts': a trial saw a skill") == 2
     text = (home / "report.md").read_text(encoding="utf-8")
     assert text.index("🔴 INVALID: a trial saw a skill") < text.index("| Model |")
     assert text.count("| ✗ INVALID | – |") == 2

@@ -375,7 +375,7 @@ def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(
     assert verdict["skill"]["causes"] == {"verbose": 1}
     assert verdict["baseline"]["causes"] == {}
     said = " ".join(upskill("eval", "greeter", "-m", model).out.split())
-    assert "1 of 3 answers (with skill) was right but verbose: longer than the case allows." in said
+    assert "1 of 3 answers (with skill): right but verbose: longer than the case allows." in said
     assert (
         "✗ max_length: verbose"
         not in upskill("show", "last", "--case", "greet-2", "--arm", "skill").out

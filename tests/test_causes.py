@@ -67,12 +67,12 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(
         told(upskill(*arguments, "-v").out),
         (home / "report.md").read_text(encoding="utf-8"),
     )
-    cut = "1 of 6 answers (with skill) and 1 of 6 answers (baseline) were cut off"
+    cut = "1 of 6 answers (with skill) and 1 of 6 answers (baseline): cut off"
     limit = f"{cut} at 64 tokens; raise the limit"
     for report in (terminal, told(markdown)):
         assert limit in report
-        assert "1 of 6 answers (baseline) were cut off for endless repetition." in report
-        assert "1 of 6 answers (with skill) was refused by the model or its provider." in report
+        assert "1 of 6 answers (baseline): cut off for endless repetition." in report
+        assert "1 of 6 answers (with skill): refused by the model or its provider." in report
 
 
 def test_only_what_a_student_cannot_cause_is_missing(upskill: Upskill, home: Path) -> None:

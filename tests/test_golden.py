@@ -161,20 +161,13 @@ def test_no_word_is_broken_at_any_width(
         ("eval", "greeter", *students, "--repeats", "3", "-v") if command == "eval" else (command,)
     )
     monkeypatch.setenv("COLUMNS", "1000")
-    words = {
-        *upskill(*given).out.split(),
-        "Model",
-        "Pass",
-        "rate",
-    }  # the heads of a narrow table of runs
+    words = set(upskill(*given).out.split())
     for width in (60, 80, 100, 200):
         monkeypatch.setenv("COLUMNS", str(width))
         out = upskill(*given).out
         assert set(out.split()) <= words, width
         for line in out.splitlines():
-            assert len(line) <= width or LONG in line or "https://" in line, (
-                width,
-                line,
-            )  # only those stick out
+            # Only those stick out.
+            assert len(line) <= width or LONG in line or "https://" in line, line
         if command != "models":
             assert f"scripted:{LONG}.yaml" in out

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
     from upskill.reports.report import Report
+    from upskill.reports.terminal import Detail
 
 WIDTH_IN_A_PIPE = 110
 LEAST_WIDTH = 40
@@ -77,7 +78,7 @@ def as_text(*parts: RenderableType) -> str:
 
 
 def show_report(
-    report: Report, *, as_json: bool = False, quiet: bool = False, verbose: bool = False
+    report: Report, *, as_json: bool = False, quiet: bool = False, detail: Detail = "result"
 ) -> None:
     """The result of a command, for people or for programs."""
     if as_json:
@@ -85,14 +86,11 @@ def show_report(
         return
     from upskill.reports.terminal import render  # noqa: PLC0415 - rich, only for people
 
-    show(render(report, verbose=verbose or is_verbose(), quiet=quiet))
-
-
-def show_answers(report: Report, *, is_detailed: bool = False) -> None:
-    """A report with every answer in it."""
-    from upskill.reports.terminal import render_answers  # noqa: PLC0415 - rich, only for people
-
-    show(render_answers(report, is_detailed=is_detailed))
+    if quiet:
+        detail = "headlines"
+    elif detail == "result" and is_verbose():
+        detail = "outcomes"
+    show(render(report, detail))
 
 
 def is_verbose() -> bool:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from upskill.authoring.saving.provenance import Provenance, sourced_lines
-from upskill.authoring.trigger.metrics import TriggerMetrics, compute_trigger_metrics
+from upskill.authoring.trigger.metrics import TriggerMetrics
 from upskill.errors import UsageError
 from upskill.plain import counted, listed, read_json
 from upskill.reports.cases import CAUSES as CAUSES_IN_WORDS
@@ -20,7 +20,9 @@ from upskill.reports.figures import document, verdict_row
 from upskill.reports.numbers import INVALID, dollars, mean_tokens
 from upskill.reports.remarks import (
     ACTIVATION_CAVEAT,
+    Document,
     describe_controls,
+    describe_missed,
     describe_target,
     find_notes,
 )
@@ -39,14 +41,14 @@ from upskill.reports.report import (
     Section,
     Table,
 )
-from upskill.reports.trigger import describe_metrics, query_tables
+from upskill.reports.triggered import describe_metrics, trigger_metrics, trigger_tables
 from upskill.runs.planning.plan import Result
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.results.shown import find_skill
 from upskill.runs.stores import Store
 from upskill.skills import RECEIPT
 from upskill.suites import describe_authors
-from upskill.suites.queries import FIRES, Queries, Query
+from upskill.verdicts.arms import ArmSummary
 from upskill.verdicts.line import (
     SIGNS,
     cases_in_words,
@@ -84,12 +86,12 @@ def report_evaluation(evaluation: Evaluation, context: ReportContext | None = No
     return Report(
         title=_title(evaluation, triggered),
         name=run.skill,
-        subject=f"{run.id} · {_day(run.created)} · {run_in_words(evaluation)}",
+        subject=f"{run.id} · {_day(run.created)} · {_size(evaluation)}",
         data=data,
-        headlines=tuple(headlines(evaluation, triggered, context.add_command)),
+        headlines=tuple(_headlines(evaluation, triggered, data, context.add_command)),
         summary="" if triggered else _summary(evaluation),
         tables=tuple(_tables(evaluation, triggered, data["groups"])),
-        notes=tuple(find_notes(evaluation, context.show_command)),
+        notes=tuple(find_notes(evaluation, data, context.show_command)),
         next=tuple(commands),
         sections=tuple(_sections(evaluation)),
         groups=partial(_groups, evaluation, context),
@@ -126,16 +128,15 @@ def _title(evaluation: Evaluation, triggered: tuple[TriggerMetrics, ...]) -> str
         return f"No verdict on {skill} yet"
     if evaluation.run.plan.part:
         return f"{skill}: {NO_VERDICT}"
-    if len(verdicts) == 1:
-        claim = _claim(verdicts[0], verdicts[0].model)
-        return f"{skill} {claim}: {lift_in_words(verdicts[0].heading)}".removesuffix(": ")
     claims: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
         claims.setdefault((verdict.decision, verdict.about), []).append(verdict)
     parts: list[str] = []
     for alike in claims.values():
         parts.append(_claim(alike[0], listed([verdict.model for verdict in alike])))
-    return f"{skill} {'; '.join(parts)}"
+    title = f"{skill} {'; '.join(parts)}"
+    lift = lift_in_words(verdicts[0].heading) if len(verdicts) == 1 else ""
+    return f"{title}: {lift}" if lift else title
 
 
 def _claim(verdict: Verdict, models: str) -> str:
@@ -154,60 +155,58 @@ def _claim(verdict: Verdict, models: str) -> str:
     return f"{claim}{comma} on {cases_in_words(verdict.heading)}"
 
 
-def headlines(
-    evaluation: Evaluation, triggered: Sequence[TriggerMetrics], add_command: str
+def _headlines(
+    evaluation: Evaluation, triggered: Sequence[TriggerMetrics], data: Document, add_command: str
 ) -> Iterator[Headline]:
     """One for each model, with what was asked for beside it."""
+    several = len(evaluation.verdicts) > 1
     if evaluation.leaked:
         yield Headline(INVALID, "bad", "✗")
-        return
-    if triggered:
-        yield from (describe_metrics(each, several=len(triggered) > 1) for each in triggered)
-        return
-    several = len(evaluation.verdicts) > 1
-    for verdict in evaluation.verdicts:
-        text = describe_verdict(verdict, add_command)
-        if evaluation.run.plan.part:
-            text = NO_VERDICT
-        if several:
-            text = f"{verdict.model}: {text}"
-        yield Headline(text, TONES[verdict.decision], SIGNS[verdict.decision])
-    for line in (*describe_target(evaluation), *describe_controls(evaluation)):
-        yield Headline(line)
+    elif triggered:
+        yield from (describe_metrics(each, several=several) for each in triggered)
+    else:
+        for verdict in evaluation.verdicts:
+            text = describe_verdict(verdict, add_command)
+            if evaluation.run.plan.part:
+                text = NO_VERDICT
+            if several:
+                text = f"{verdict.model}: {text}"
+            yield Headline(text, TONES[verdict.decision], SIGNS[verdict.decision])
+        for line in (*describe_target(evaluation, data), *describe_controls(evaluation)):
+            yield Headline(line)
+    yield from describe_missed(evaluation.rulings)
 
 
 def _summary(evaluation: Evaluation) -> str:
-    """With the skill 37 of 48 answers pass, without it 1."""
-    if evaluation.leaked:
+    """With the skill 37 of 48 answers pass, without it 1 of 48."""
+    after = _passed(verdict.skill for verdict in evaluation.verdicts)
+    before = _passed(verdict.baseline for verdict in evaluation.verdicts)
+    if evaluation.leaked or not after:
         return ""
-    after = [verdict.skill for verdict in evaluation.verdicts]
-    before = [verdict.baseline for verdict in evaluation.verdicts]
-    passed = sum(arm.passed for arm in after)
-    answers = sum(arm.scored for arm in after)
-    if not answers:
-        return ""
-    pass_ = "passes" if answers == 1 else "pass"
-    line = f"With the skill {passed:,} of {counted(answers, 'answer')} {pass_}"
-    if not any(arm.scored for arm in before):
+    line = f"With the skill {after} answers pass"
+    if not before:
         return f"{line}."
     other = "without it"
     if evaluation.run.plan.reference_skill:
         other = f"with {evaluation.plan.labels['baseline']}"
-    passed_before = sum(arm.passed for arm in before)
-    answers_before = sum(arm.scored for arm in before)
-    of = "" if answers_before == answers else f" of {answers_before:,}"
-    return f"{line}, {other} {passed_before:,}{of}."
+    return f"{line}, {other} {before}."
+
+
+def _passed(arms: Iterable[ArmSummary]) -> str:
+    passed = scored = 0
+    for arm in arms:
+        passed += arm.passed
+        scored += arm.scored
+    return f"{passed:,} of {scored:,}" if scored else ""
 
 
 def _day(created: str) -> str:
     return f"{datetime.fromisoformat(created):%Y-%m-%d %H:%M} UTC"
 
 
-def run_in_words(evaluation: Evaluation) -> str:
-    """48 cases, 3 draws a case; local = Qwen2.5-Coder-0.5B-Instruct, Q4_K_M."""
-    cases = counted(len(evaluation.plan.suite.cases), "case")
-    behind = [full for name, full in evaluation.full_names.items() if full != name]
-    return "; ".join([f"{cases}, {_draws(evaluation)}", *behind])
+def _size(evaluation: Evaluation) -> str:
+    """48 cases, 3 draws a case."""
+    return f"{counted(len(evaluation.plan.suite.cases), 'case')}, {_draws(evaluation)}"
 
 
 def _draws(evaluation: Evaluation) -> str:
@@ -229,7 +228,10 @@ def _draws(evaluation: Evaluation) -> str:
 # ------------------------------------------------------------------------------------------------
 
 Row = Mapping[str, Cell]
+BY_TAG = "Pass rate by tag"
+BY_AUTHOR = "Pass rate by author"
 WHAT_AGENTS_DID = "What agents did"
+PAIRS = "The lift compares draws that were graded in both arms; pass rates and tokens count every graded draw."
 KINDS: Mapping[str, Kind] = {
     "Cases": "count",
     "Passes": "share",
@@ -260,7 +262,7 @@ def _decision(verdict: Verdict, evaluation: Evaluation) -> Cell:
 
 
 def _lift(verdict: Verdict, _: Evaluation) -> Cell:
-    if verdict.is_invalid:
+    if verdict.reason in OBSTACLES:
         return None
     other = verdict.other and _measure(verdict.other, verdict)
     return _measure(verdict.heading, verdict, other)
@@ -269,10 +271,8 @@ def _lift(verdict: Verdict, _: Evaluation) -> Cell:
 def _measure(reading: Reading, verdict: Verdict, other: Measure | None = None) -> Measure:
     low, high = reading.interval or (None, None)
     about = cases_in_words(reading)
-    if reading.about == "tasks":
-        about = "tasks like these"
-        if reading.cases < verdict.cases:
-            about += f", {reading.cases} fresh of {verdict.cases}"
+    if reading.about == "tasks" and reading.cases < verdict.cases:
+        about += f", {reading.cases} fresh of {verdict.cases}"
     return Measure(reading.lift, low, high, about, other)
 
 
@@ -310,26 +310,28 @@ def _tables(
     groups: Mapping[str, list[dict[str, Any]]],
 ) -> Iterator[Table]:
     if triggered:
-        yield from query_tables(triggered)
+        yield from trigger_tables(triggered, evaluation.plan)
     else:
         yield _models_table(evaluation)
     details: dict[str, Iterator[Row]] = {}
     if not evaluation.leaked:
         details = {
-            "Pass rate by tag": _groups_of_cases(groups["tag"], "Tag"),
-            "Pass rate by author": _groups_of_cases(groups["author"], "Author"),
+            BY_TAG: _groups_of_cases(groups["tag"], "Tag"),
+            BY_AUTHOR: _groups_of_cases(groups["author"], "Author"),
             "Why answers could not pass": _causes(evaluation),
             WHAT_AGENTS_DID: _activity(evaluation),
         }
     details["Requirements"] = _requirements(evaluation)
     details["Evidence"] = _evidence(evaluation)
     details["Cost"] = _spending(evaluation)
+    pairs = _pairs(evaluation)
+    notes = {BY_TAG: pairs, BY_AUTHOR: pairs, WHAT_AGENTS_DID: ACTIVATION_CAVEAT}
     for title, each in details.items():
         rows = list(each)
         if rows:
             columns = tuple(Column(name, KINDS.get(name, "text")) for name in rows[0])
-            note = ACTIVATION_CAVEAT if title == WHAT_AGENTS_DID else ""
             cells = tuple(tuple(row.values()) for row in rows)
+            note = notes.get(title, "")
             yield Table(title=title, columns=columns, rows=cells, note=note, is_detail=True)
 
 
@@ -337,9 +339,11 @@ def _models_table(evaluation: Evaluation) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for verdict in evaluation.verdicts:
         rows.append(tuple(cell(verdict, evaluation) for _, cell in MODELS))
-    facts = [f"{run_in_words(evaluation)}."]
+    # local = Qwen2.5-Coder-0.5B-Instruct, Q4_K_M
+    behind = [full for name, full in evaluation.full_names.items() if full != name]
+    facts = [f"{'; '.join([_size(evaluation), *behind])}."]
     facts.append(describe_authors(case.metadata for case in evaluation.plan.suite.cases))
-    facts.append(_intervals(evaluation))
+    facts += (_intervals(evaluation), _pairs(evaluation))
     costs = [cost for _, cost in evaluation.spent.values()]
     if None in costs:
         facts.append("Spent: an unknown price.")
@@ -354,23 +358,27 @@ def _models_table(evaluation: Evaluation) -> Table:
 
 def _intervals(evaluation: Evaluation) -> str:
     """At which level, and which arm comes first."""
-    levels: dict[str, set[float]] = {}
+    levels: dict[str, str] = {}
     for verdict in evaluation.verdicts:
         for reading in (verdict.heading, verdict.other):
             if reading is not None and reading.interval is not None:
+                level = f"{100 * reading.level:.3g}%"
                 about = "tasks like these" if reading.about == "tasks" else "these cases"
-                levels.setdefault(about, set()).add(reading.level)
+                levels[f"{level} for {about}"] = level
     if not levels or evaluation.leaked:
         return ""
-    of_about = {
-        about: " to ".join(f"{100 * level:.3g}%" for level in sorted({min(found), max(found)}))
-        for about, found in levels.items()
-    }
-    intervals = ", ".join(f"{level} for {about}" for about, level in of_about.items())
-    if len(set(of_about.values())) == 1:
-        intervals = next(iter(of_about.values()))
+    several = len(set(levels.values())) > 1
+    intervals = ", ".join(levels) if several else next(iter(levels.values()))
     labels = evaluation.plan.labels
     return f"Intervals: {intervals}. Arrows: {labels['baseline']} → {labels['skill']}."
+
+
+def _pairs(evaluation: Evaluation) -> str:
+    for verdict in evaluation.verdicts:
+        scored = max(verdict.baseline.scored, verdict.skill.scored)
+        if 0 < verdict.pairs < scored and not evaluation.leaked:
+            return PAIRS
+    return ""
 
 
 def _groups_of_cases(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[Row]:
@@ -451,18 +459,6 @@ def _spending(evaluation: Evaluation) -> Iterator[Row]:
     if len(evaluation.spent) > 1:
         for role, (tokens, cost) in evaluation.spent.items():
             yield {"Spent on": role, "Tokens": tokens, "Cost": cost}
-
-
-def trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
-    """For each model, if the run is a trigger test."""
-    cases = evaluation.run.plan.suite.cases
-    if not cases or any(case.check_names != (FIRES,) for case in cases):
-        return ()
-    queries = Queries(tuple(Query(case.prompt, bool(case.checks[0][FIRES])) for case in cases))
-    return tuple(
-        compute_trigger_metrics(model, queries, evaluation.outcomes)
-        for model in evaluation.run.models
-    )
 
 
 # Sections

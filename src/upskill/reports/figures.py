@@ -111,7 +111,7 @@ def document(evaluation: Evaluation) -> dict[str, Any]:
         "stopped": [
             {"model": model, "message": message} for model, message in evaluation.stopped.items()
         ],
-        "warnings": evaluation.warnings,
+        "warnings": [*evaluation.warnings, *evaluation.caveats],
         "invalid": [
             {
                 "model": trial.model,
@@ -203,12 +203,7 @@ def _lifts(evaluation: Evaluation, groups: Mapping[str, list[str]]) -> Iterator[
     if len(groups) < 2:
         return
     for name, ids in sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_GROUPS]:
-        verdicts = evaluation.by_cases(set(ids))
-        yield {
-            "name": name,
-            "cases": len(ids),
-            "models": {model: verdict.split_to_dict() for model, verdict in verdicts.items()},
-        }
+        yield {"name": name, "cases": len(ids), "models": evaluation.split(set(ids))}
 
 
 def verdict_row(run: Run, verdict: Verdict) -> dict[str, Any]:

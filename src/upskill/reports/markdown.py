@@ -52,7 +52,7 @@ def write_cell(cell: Cell, column: Column) -> str:
 
 
 def align(column: Column) -> str:
-    return "---" if column.kind in ("text", "code") else "---:"
+    return "---" if column.justify == "left" else "---:"
 
 
 @cache

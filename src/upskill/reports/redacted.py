@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from upskill.plain import as_list
 from upskill.runs.planning.plan import Result
-from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.stores import Run
 from upskill.traces.redaction.redact import Redactor, describe_counts, redact_trace
@@ -43,46 +41,23 @@ class RunRedactor:
         self.values: dict[str, str] = {}
 
     def run(self, run: Run) -> Run:
-        skill, suite = run.plan.skill, run.plan.suite
-        texts = {
-            name: self._clean(getattr(skill, name)) for name in ("description", "body", "meta")
-        }
-        cases = tuple(map(self._case, suite.cases))
-        analysis = run.plan.analysis
-        said = {name: self._clean(getattr(analysis, name)) for name in ("halted", "stopped")}
-        plan = replace(
-            run.plan,
-            skill=replace(skill, **texts),
-            suite=replace(suite, cases=cases),
-            analysis=replace(analysis, **said),
+        plan = run.plan
+        suite = replace(
+            plan.suite, cases=tuple(self._in(each, CASE_TEXTS) for each in plan.suite.cases)
         )
-        return replace(run, plan=plan)
-
-    def _case(self, case: StoredCase) -> StoredCase:
-        fields = {name: self._clean(getattr(case, name)) for name in CASE_TEXTS}
-        tuples = {
-            name: tuple(items)
-            for name, value in fields.items()
-            if (items := as_list(value)) is not None
-        }
-        return replace(case, **(fields | tuples))
+        skill = self._in(plan.skill, ("description", "body", "meta"))
+        analysis = self._in(plan.analysis, ("halted", "stopped"))
+        return replace(run, plan=replace(plan, skill=skill, suite=suite, analysis=analysis))
 
     def results(self, results: Iterable[Result]) -> Iterator[Result]:
         return map(self._result, results)
 
     def _result(self, result: Result) -> Result:
         redactor = Redactor(self.counts, self.values)
-        return replace(
-            result,
-            trace=redact_trace(result.trace, redactor).trace if result.trace else None,
-            findings=tuple(
-                replace(each, reason=self._clean(each.reason, redactor)) for each in result.findings
-            ),
-            **{
-                name: self._clean(getattr(result, name), redactor)
-                for name in ("error", "leak", "traceback")
-            },
-        )
+        trace = redact_trace(result.trace, redactor).trace if result.trace else None
+        findings = tuple(self._in(each, ("reason",), redactor) for each in result.findings)
+        cleaned = self._in(result, ("error", "leak", "traceback"), redactor)
+        return replace(cleaned, trace=trace, findings=findings)
 
     def evaluation(self, evaluation: Evaluation) -> Evaluation:
         """The same figures, computed from stored results, with redacted texts."""
@@ -93,11 +68,15 @@ class RunRedactor:
             rows = [tuple(map(self._clean, row)) for row in getattr(evaluation, name)]
             setattr(evaluation, name, rows)
         evaluation.warnings = self._clean(evaluation.warnings)
-        evaluation.reviews = [
-            replace(review, note=self._clean(review.note)) for review in evaluation.reviews
-        ]
+        evaluation.reviews = [self._in(review, ("note",)) for review in evaluation.reviews]
         return evaluation
+
+    def _in(self, item: Any, names: Iterable[str], redactor: Redactor | None = None) -> Any:
+        """A frozen record without secrets in these fields."""
+        fields = {name: self._clean(getattr(item, name), redactor) for name in names}
+        return replace(item, **fields)
 
     def _clean(self, value: Any, redactor: Redactor | None = None) -> Any:
         redactor = redactor or Redactor(self.counts, self.values)
-        return redactor.replace_known(redactor.value(value))
+        cleaned = redactor.replace_known(redactor.value(value))
+        return tuple(cleaned) if isinstance(value, tuple) else cleaned

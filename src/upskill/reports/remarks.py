@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from upskill.plain import counted
 from upskill.reports.numbers import dollars, percent
-from upskill.reports.report import Note
+from upskill.reports.report import Headline, Note
 from upskill.runs.planning.plan import Trial
-from upskill.runs.results.choices import Choice, cheapest, list_choices
-from upskill.runs.results.diagnosis import CaseProblem, describe_problem, diagnose
+from upskill.runs.results.diagnosis import describe_problem
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.results.shown import is_cut_short
 from upskill.sandboxes import printable
 from upskill.verdicts.line import signed_points
 from upskill.verdicts.outcome import CAUSES, Cause
+from upskill.verdicts.requirements import Ruling
 from upskill.verdicts.verdict import Verdict
 
+Document = Mapping[str, Any]  # of JSON
 MAX_ERRORS = 10
 MAX_BUGS = 3
 MAX_LEAKS = 3
@@ -38,22 +40,24 @@ CAUSE_WORDS: dict[Cause, str] = {
 }
 
 
-def find_notes(evaluation: Evaluation, show_command: str = "") -> Iterator[Note]:
+def find_notes(
+    evaluation: Evaluation, document: Document, show_command: str = ""
+) -> Iterator[Note]:
     """The most urgent first."""
-    if evaluation.bugs:
-        yield bug_note(evaluation, show_command)
-    if evaluation.leaked:
-        yield leak_note(evaluation.invalid, show_command)
+    yield from find_alarms(evaluation, show_command)
     caveats = [(each.model, line) for each in evaluation.verdicts for line in each.caveats]
-    for line in grouped(caveats, len(evaluation.verdicts)):
+    for line in (*evaluation.caveats, *grouped(caveats, len(evaluation.verdicts))):
         yield Note(line, "caveat")
+    if evaluation.halted:
+        again = "To continue, run the same command with a higher limit, e.g. --max-cost."
+        yield Note(f"Stopped: {evaluation.halted}. {again}", "caveat")
     # A warning that begins with a model's name says what a number of it means.
     of_models = tuple(f"{model}: " for model in evaluation.full_names)
     of_run = [line for line in evaluation.warnings if not line.startswith(of_models)]
     details = [line for line in evaluation.warnings if line.startswith(of_models)]
     steps = [*problems(evaluation), *of_run]
     if not evaluation.leaked:
-        steps = [*problems(evaluation), *_next_steps(evaluation), *of_run, *_diagnosis(evaluation)]
+        steps = [*problems(evaluation), *_next_steps(evaluation), *of_run, *_diagnosis(document)]
         details += _pays_off(evaluation)
     for line in steps:
         yield Note(line)
@@ -77,6 +81,13 @@ def grouped(lines: Iterable[tuple[str, str]], models: int) -> Iterator[str]:
 
 # What makes numbers useless
 # ------------------------------------------------------------------------------------------------
+
+
+def find_alarms(evaluation: Evaluation, show_command: str) -> Iterator[Note]:
+    if evaluation.bugs:
+        yield bug_note(evaluation, show_command)
+    if evaluation.leaked:
+        yield leak_note(evaluation.invalid, show_command)
 
 
 def leak_note(leaks: Sequence[tuple[Trial, str]], show_command: str) -> Note:
@@ -146,12 +157,9 @@ def _missing(verdict: Verdict, evaluation: Evaluation) -> str:
         return ""
     trials = sum(arm.scored for arm in arms) + missing
     of_arms = ", ".join(f"{labels[arm.arm]} {arm.missing}" for arm in arms if arm.missing)
-    are = "is" if missing == 1 else "are"
-    line = f"{missing} of {counted(trials, 'trial')} {are} missing ({of_arms})"
+    line = f"Missing: {missing} of {counted(trials, 'trial')} ({of_arms})"
     excess = verdict.missing.excess
-    if excess:
-        line += f"; {excess} of them {'counts' if excess == 1 else 'count'} against the claim"
-    return line
+    return f"{line}; counting against the claim: {excess}" if excess else line
 
 
 def _judge_errors(evaluation: Evaluation) -> Iterator[str]:
@@ -177,7 +185,7 @@ def _not_run(evaluation: Evaluation) -> str:
         return f"{left} of the {run.trials} trials were not needed"
     # Where the run is unfinished, the verdict says so.
     finish = "" if evaluation.unfinished else "; run the same command again to finish"
-    return f"{counted(left, 'trial')} {'was' if left == 1 else 'were'} not run{finish}"
+    return f"Not run: {counted(left, 'trial')}{finish}"
 
 
 # What to do next
@@ -201,21 +209,17 @@ def _causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
             parts = [
                 f"{arm.causes[cause]} of {arm.scored} answers ({labels[arm.arm]})" for arm in arms
             ]
-            were = "was" if sum(arm.causes[cause] for arm in arms) == 1 else "were"
-            yield f"{' and '.join(parts)} {were} {CAUSE_WORDS[cause].format(limit=limit)}."
+            yield f"{' and '.join(parts)}: {CAUSE_WORDS[cause].format(limit=limit)}."
 
 
-def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
+def _diagnosis(document: Document) -> Iterator[str]:
     """Problems of cases."""
     lines: list[tuple[str, str]] = []
-    for address in evaluation.plan.models:
-        by_kind: dict[CaseProblem, list[str]] = {}
-        for diagnosis in diagnose(evaluation.outcomes_of(address.name)):
-            for kind in diagnosis.problems:
-                if kind != "unscored":
-                    by_kind.setdefault(kind, []).append(diagnosis.case)
-        lines += [(address.name, describe_problem(*each)) for each in by_kind.items()]
-    yield from grouped(lines, len(evaluation.plan.models))
+    for model in document["models"]:
+        for problem, cases in model["diagnosis"].items():
+            if problem != "unscored":
+                lines.append((model["model"], describe_problem(problem, cases)))
+    yield from grouped(lines, len(document["models"]))
 
 
 # What it costs, and what the controls say
@@ -257,28 +261,26 @@ def describe_controls(evaluation: Evaluation) -> Iterator[str]:
     yield from grouped(lines, len(evaluation.verdicts))
 
 
-def describe_target(evaluation: Evaluation) -> Iterator[str]:
+def describe_target(evaluation: Evaluation, document: Document) -> Iterator[str]:
     """The cheapest choice that reaches the pass rate asked for."""
-    target = evaluation.run.plan.analysis.target
+    target, best = document["choices"]["target"], document["choices"]["cheapest"]
     if target is None or evaluation.leaked:
         return
-    choices = list_choices(evaluation.outcomes)
-    best = cheapest(choices, target)
-    reaching = [each for each in choices if each.cost_per_task is None and each.pass_rate >= target]
-    if best is not None:
-        low, high = map(percent, best.interval)
-        rate = f"{percent(best.pass_rate)}, {low} to {high}, {_price(best)}"
-        yield f"Cheapest that reaches {percent(target)}: {_name(best, evaluation)} ({rate})."
-    elif reaching:
-        yield f"{_name(reaching[0], evaluation)} reaches {percent(target)}; its price is unknown."
-    else:
-        yield f"Nothing reaches {percent(target)}."
+    if best is None:
+        yield f"Nothing with a known price reaches {percent(target)}."
+        return
+    low, high = map(percent, best["interval"])
+    price = dollars(best["cost_per_task"])
+    if best["cost_per_task"]:
+        price += " per task"
+    name = f"{best['model']} ({evaluation.plan.labels[best['arm']]})"
+    rate = f"{percent(best['pass_rate'])}, {low} to {high}, {price}"
+    yield f"Cheapest that reaches {percent(target)}: {name} ({rate})."
 
 
-def _name(choice: Choice, evaluation: Evaluation) -> str:
-    return f"{choice.model} ({evaluation.plan.labels[choice.arm]})"
-
-
-def _price(choice: Choice) -> str:
-    price = dollars(choice.cost_per_task)
-    return f"{price} per task" if choice.cost_per_task else price
+def describe_missed(rulings: Iterable[tuple[str, Ruling]]) -> Iterator[Headline]:
+    """The requirements that do not hold."""
+    for model, ruling in rulings:
+        if not ruling.held:
+            words = f"{model} does not meet {ruling.requirement.text!r}: {ruling.reason}."
+            yield Headline(words, "bad", "✗")

@@ -111,6 +111,10 @@ class Column:
     kind: Kind = "text"
     spare: bool = False  # a narrow terminal leaves it out
 
+    @property
+    def justify(self) -> Literal["left", "right"]:
+        return "left" if self.kind in ("text", "code") else "right"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:

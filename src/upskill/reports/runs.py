@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from upskill.plain import counted
-from upskill.reports.evaluated import trigger_metrics
 from upskill.reports.report import (
     Cell,
     Change,
@@ -19,6 +18,7 @@ from upskill.reports.report import (
     Report,
     Table,
 )
+from upskill.reports.triggered import trigger_metrics
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.results.shown import limits_of, rank_of, reported_verdicts
 from upskill.runs.stores import Run, Store

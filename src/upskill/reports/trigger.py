@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from textwrap import shorten
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from upskill.authoring.trigger.description import DescriptionAttempt, Improvement
-from upskill.authoring.trigger.metrics import QUANTITIES, TriggerMetrics
+from upskill.authoring.trigger.metrics import TriggerMetrics
 from upskill.authoring.trigger.trigger import TriggerResult
-from upskill.plain import counted
 from upskill.reports import figures
-from upskill.reports.remarks import bug_note, leak_note, problems
+from upskill.reports.evaluated import ReportContext, report_evaluation
+from upskill.reports.remarks import describe_missed, find_alarms
 from upskill.reports.report import (
     Cell,
     Change,
     Column,
     Headline,
-    Measure,
-    NextCommand,
     Note,
-    Rate,
     Report,
     Table,
     Tone,
@@ -30,13 +27,6 @@ from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.interval import rounded
 
-MAX_QUERY = 64  # characters of a query in the table
-RIGHT = {
-    True: Headline("ok", "good"),
-    False: Headline("wrong", "bad"),
-    None: Headline("no run", "open"),
-}
-QUERIES = (Column("Query"), Column("Should"), Column("Opened", "share"), Column(""))
 PART_COLUMNS = (
     Column(""),
     Column("Queries", "count"),
@@ -52,90 +42,18 @@ TOLD_BY_TRAIN = (
 
 def report_triggered(result: TriggerResult, show_command: str = "") -> Report:
     """`show_command` shows every run; empty if the runs are not stored."""
-    evaluation = result.evaluation
-    plan = evaluation.plan
-    headlines = [
-        describe_metrics(metrics, several=len(result.metrics) > 1) for metrics in result.metrics
-    ]
-    for model, ruling in result.rulings:
-        if not ruling.held:
-            words = f"{model} does not meet {ruling.requirement.text!r}: {ruling.reason}."
-            headlines.append(Headline(words, "bad", "✗"))
-    notes = list(_alarms([evaluation], show_command))
-    if evaluation.halted:
-        again = "To continue, run the same command with a higher limit, e.g. --max-cost."
-        notes.append(Note(f"Stopped: {evaluation.halted}. {again}", "caveat"))
-    notes += (Note(line) for line in (*problems(evaluation), *evaluation.warnings))
-    return Report(
-        title=f"How {plan.skill.name} triggers",
-        subject=plan.skill.name,
-        name=plan.skill.name,
-        data=_triggered_to_json(result),
-        headlines=tuple(headlines),
-        tables=(_metrics_table(result), *query_tables(result.metrics)),
-        notes=tuple(notes),
-        next=(NextCommand(show_command, "See every run"),) if show_command else (),
-    )
-
-
-def _alarms(evaluations: Iterable[Evaluation], show_command: str = "") -> Iterator[Note]:
-    for evaluation in evaluations:
-        if evaluation.bugs:
-            yield bug_note(evaluation, show_command)
-        if evaluation.leaked:
-            yield leak_note(evaluation.invalid, show_command)
-
-
-def _describe_plan(plan: Plan, queries: Queries) -> str:
-    should, should_not = len(queries.should_trigger), len(queries.should_not_trigger)
-    beside = ", ".join(other.name for other in plan.distractors) or "nothing"
-    return (
-        f"{should} queries should trigger, {should_not} should not;"
-        f" {counted(plan.runs, 'run')} each. Agent: {plan.agent}; also installed: {beside}."
-    )
-
-
-def describe_metrics(metrics: TriggerMetrics, *, several: bool) -> Headline:
-    scored = sum(rate.as_expected is not None for rate in metrics.rates)
-    words = f"{metrics.as_expected} of {scored} queries are on the right side of 50%"
-    if metrics.errored:
-        words += f"; {metrics.errored} of {metrics.errored + metrics.scored} runs errored and are not counted"
-    if several:
-        words = f"{metrics.model}: {words}"
-    is_right = metrics.as_expected == scored and not metrics.errored
-    return Headline(f"{words}.", "good" if is_right else "open")
-
-
-def _metrics_table(result: TriggerResult) -> Table:
-    every = result.metrics
-    columns = [Column("95% interval")]
-    columns += (Column(metrics.model, "share") for metrics in every)
-    rows: list[tuple[Cell, ...]] = []
-    for quantity in QUANTITIES:
-        name = quantity.replace("_", " ")
-        rows.append((name, *(Measure.of(metrics.estimate(quantity)) for metrics in every)))
-    note = _describe_plan(result.evaluation.plan, result.queries)
-    return Table(columns=tuple(columns), rows=tuple(rows), note=note)
-
-
-def query_tables(every: Sequence[TriggerMetrics]) -> Iterator[Table]:
-    for metrics in every:
-        rows: list[tuple[Cell, ...]] = []
-        for rate in metrics.rates:
-            opened = Rate(rate.triggered, rate.scored)
-            query, should = (
-                shorten(rate.query.text, MAX_QUERY, placeholder="…"),
-                rate.query.should_trigger,
-            )
-            rows.append((query, should, opened, RIGHT[rate.as_expected]))
-        title = metrics.model if len(every) > 1 else ""
-        yield Table(columns=QUERIES, rows=tuple(rows), title=title)
+    report = report_evaluation(result.evaluation, ReportContext(show_command=show_command))
+    missed = describe_missed(result.rulings)
+    headlines = (*report.headlines, *missed)
+    return replace(report, data=_triggered_to_json(result), headlines=headlines)
 
 
 def report_improvement(improvement: Improvement) -> Report:
     name = improvement.skill.name
     description = improvement.best.skill.description
-    notes = list(_alarms(improvement.evaluations))
+    notes: list[Note] = []
+    for evaluation in improvement.evaluations:
+        notes += find_alarms(evaluation, "")
     notes.append(Note(_tried(improvement)))
     if improvement.best.number:
         label = "The new description" if improvement.improved else "The rejected description"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from upskill.verdicts import LEVEL_OF_TASKS, LEVEL_OF_THESE
 from upskill.verdicts.arms import (
@@ -13,12 +14,13 @@ from upskill.verdicts.arms import (
     case_group,
     count_missing,
     fill_excess,
+    mean_pass_rate,
     pair_arms,
     pass_rate,
     summarize_arm,
     total_tokens,
 )
-from upskill.verdicts.interval import Estimate, paired_lift
+from upskill.verdicts.interval import Estimate, paired_lift, rounded, rounded_interval
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.planning import best_lift, cases_to_add
 from upskill.verdicts.verdict import (
@@ -60,6 +62,25 @@ def compute_verdict(
     if len(found) > 1:
         raise ValueError(f"one model at a time, but these outcomes come from {', '.join(found)}")
     return compute_verdicts(rows, options, found)[0]
+
+
+def compute_splits(
+    outcomes: Iterable[Outcome], options: VerdictOptions, levels: Mapping[str, float]
+) -> dict[str, dict[str, Any]]:
+    """Of some of the cases, for each model and its level: no more than what a table by tag shows."""
+    rows = list(outcomes)
+    splits: dict[str, dict[str, Any]] = {}
+    for model, level in levels.items():
+        weighing = _Weighing.of(model, [row for row in rows if row.model == model], options)
+        lift = weighing.weigh_lift("these", level)
+        splits[model] = {
+            "pairs": len(weighing.pairs),
+            "baseline": rounded(mean_pass_rate(weighing.baseline.scored)),
+            "skill": rounded(mean_pass_rate(weighing.skill.scored)),
+            "lift": lift and rounded(lift.value),
+            "interval": lift and rounded_interval(lift.interval),
+        }
+    return splits
 
 
 def _read_together(
@@ -145,14 +166,11 @@ class _Weighing:
         return [self.unit(about, pair.after) for pair in pairs]
 
     def read(self, about: About, level: float, options: VerdictOptions) -> Reading:
-        baseline, skill, pairs = self.baseline, self.skill, self.pairs
-        if about == "tasks":
-            baseline, skill = baseline.of_cases(self.fresh), skill.of_cases(self.fresh)
-            pairs = [pair for pair in pairs if pair.case in self.fresh]
+        baseline, skill, pairs = self.select(about)
         reason = self.obstacle
         if reason is None and (baseline.misses_too_many or skill.misses_too_many or not pairs):
             reason = Reason.ERRORS
-        lift = self._weigh_lift(about, baseline, skill, pairs, level) if pairs else None
+        lift = self.weigh_lift(about, level)
         decision: Decision = "undecided"
         units = self.units(about, pairs)
         if reason is None and lift is not None:
@@ -174,15 +192,18 @@ class _Weighing:
             ),
         )
 
-    def _weigh_lift(
-        self,
-        about: About,
-        baseline: ArmOutcomes,
-        skill: ArmOutcomes,
-        pairs: list[Pair],
-        level: float,
-    ) -> Estimate:
+    def select(self, about: About) -> tuple[ArmOutcomes, ArmOutcomes, list[Pair]]:
+        """What the answer to this question rests on."""
+        if about == "these":
+            return self.baseline, self.skill, self.pairs
+        pairs = [pair for pair in self.pairs if pair.case in self.fresh]
+        return self.baseline.of_cases(self.fresh), self.skill.of_cases(self.fresh), pairs
+
+    def weigh_lift(self, about: About, level: float) -> Estimate | None:
         """The lift of complete pairs. What one arm misses in excess counts against each claim."""
+        baseline, skill, pairs = self.select(about)
+        if not pairs:
+            return None
         lift = self._interval(about, pairs, level)
         missing = count_missing(baseline, skill)
         if not missing.excess:

@@ -28,8 +28,8 @@ def signed_points(share: float) -> str:
 
 
 def lift_in_words(reading: Reading) -> str:
-    """+45 points (+21 to +63); empty without a lift."""
-    if reading.lift is None or reading.interval is None:
+    """+45 points (+21 to +63); empty without a lift, or where the lift is no evidence."""
+    if reading.lift is None or reading.interval is None or reading.reason in OBSTACLES:
         return ""
     low, high = map(signed_points, reading.interval)
     return f"{signed_points(reading.lift)} points ({low} to {high})"

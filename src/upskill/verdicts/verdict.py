@@ -274,14 +274,5 @@ class Verdict:
             "tool_errors": self._both_arms(lambda arm: arm.tool_errors),
         }
 
-    def split_to_dict(self) -> dict[str, Any]:
-        """Of some of the cases."""
-        return {
-            "pairs": self.pairs,
-            **self._both_arms(lambda arm: arm.pass_rate),
-            "lift": rounded(self.these.lift),
-            "interval": rounded_interval(self.these.interval),
-        }
-
     def _both_arms(self, read: Callable[[ArmSummary], float | None]) -> dict[str, Any]:
         return {"baseline": rounded(read(self.baseline)), "skill": rounded(read(self.skill))}

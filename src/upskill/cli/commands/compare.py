@@ -7,7 +7,7 @@ from typing import get_args
 import click
 
 from upskill.cli.commands.completion import complete_models, complete_runs
-from upskill.cli.console import note, show_answers, show_json
+from upskill.cli.console import note, show_report
 from upskill.cli.help import Command
 from upskill.cli.options import find_run, json_option, open_existing_store, store_option
 from upskill.errors import UsageError, did_you_mean
@@ -73,10 +73,7 @@ def command(
                 note(caveat)
         comparisons = [compare(opened, *sides) for sides in _sides(first, second, models, arm)]
         report = report_comparison(comparisons, opened, None if every else MAX_CASES)
-        if as_json:
-            show_json(report.data)
-        else:
-            show_answers(report)
+        show_report(report, as_json=as_json, detail="answers")
 
 
 def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:

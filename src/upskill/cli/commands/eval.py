@@ -295,7 +295,7 @@ def _evaluate(
             )
     finally:  # also of an interrupted run, results were shown
         caveats = [mark_shown(store, run) for run in begun]
-    evaluation.warnings += filter(None, caveats)
+    evaluation.caveats += filter(None, caveats)
     ledger = models.ledger
     if ledger and (wrote := ledger.spent.get("test writer")) is not None:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
@@ -394,12 +394,6 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
         return
     if options.quiet and evaluation.bugs:
         note(bug_heading(evaluation.bug_count))
-    if evaluation.halted:
-        note(
-            f"Stopped: {evaluation.halted}. To continue, run the same command with a higher limit, e.g. --max-cost."
-        )
     for model, ruling in evaluation.rulings:
-        if not ruling.held:
-            note(f"✗ {model} does not meet {ruling.requirement.text!r}: {ruling.reason}.")
-        else:
+        if ruling.held:
             options.tell(f"✓ {model} meets {ruling.requirement.text!r}: {ruling.reason}.")

@@ -52,7 +52,9 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
         for skill, rows in zip(skills, verdicts, strict=True)
     ]
     if as_json or skills:
-        show_report(report_skills(listed), as_json=as_json, verbose=bool(verbose))
+        show_report(
+            report_skills(listed), as_json=as_json, detail="outcomes" if verbose else "result"
+        )
     elif not unreadable:
         where = f"no skills in {root}{'' if named else ' or this folder'} (a skill is a folder with a SKILL.md)"
         say_nothing_yet(where, "`upskill init NAME` starts one.")

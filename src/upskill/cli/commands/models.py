@@ -21,6 +21,17 @@ from upskill.models.embedded.local_models import (
 from upskill.models.embedded.weight_files import bytes_on_disk, weights_path, weights_state
 from upskill.models.endpoints import ENDPOINTS
 from upskill.reports.layout import FittedTable, Paragraph
+from upskill.reports.report import Column
+
+COLUMNS = (
+    Column("Name", "code"),
+    Column("Download", "count"),
+    Column("Memory", "count", spare=True),
+    Column("License", "code", spare=True),
+    Column("State", "code"),
+    Column("Speed", "count"),
+    Column("Good for", "code"),
+)
 
 
 @click.group("models", cls=Group, invoke_without_command=True)
@@ -40,22 +51,20 @@ def command(context: click.Context, as_json: bool) -> None:
     if as_json:
         show_json([_facts(row) for row in LOCAL_MODELS.values()])
         return
-    speeds = {row.name: measured_speed(row.file) for row in LOCAL_MODELS.values()}
-    rows = [
-        {
-            "Name": Text(f"local:{row.name}"),
-            "Download": Text(_size(row.size)),
-            "Memory": Text(_size(row.memory())),
-            "License": Text(row.license),
-            "State": Text(_state(row)),
-            "Speed": Text(f"{speed.write:,.0f}/s" if (speed := speeds[row.name]) else ""),
-            "Good for": Text(row.advice),
-        }
-        for row in LOCAL_MODELS.values()
-    ]
-    table = FittedTable(
-        rows, left=("Name", "License", "State", "Good for"), spare=("License", "Memory"), indent=0
-    )
+    rows: list[list[Text]] = []
+    for row in LOCAL_MODELS.values():
+        speed = measured_speed(row.file)
+        cells = (
+            f"local:{row.name}",
+            _size(row.size),
+            _size(row.memory()),
+            row.license,
+            _state(row),
+            f"{speed.write:,.0f}/s" if speed else "",
+            row.advice,
+        )
+        rows.append(list(map(Text, cells)))
+    table = FittedTable(COLUMNS, rows, indent=0)
     lines = (
         "Memory: for one server with a full context. More servers share its weights.",
         "Speed: tokens written per second on this machine, once measured.",

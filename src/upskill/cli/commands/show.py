@@ -11,7 +11,7 @@ from rich.text import Text
 
 from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, Provenance, own_lines, sourced_lines
 from upskill.cli.commands.completion import complete_cases, complete_models, complete_runs
-from upskill.cli.console import note, show, show_answers, show_json, show_report, to_json_text
+from upskill.cli.console import note, show, show_json, show_report, to_json_text
 from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
@@ -154,7 +154,7 @@ def _show_answers(store: Store, run: Run, options: ShowOptions) -> None:
         raise UsageError(
             f"{run.id}: there is no page {chosen.page}", "Drop --page to see the first one."
         )
-    show_answers(report, is_detailed=options.case is not None)
+    show_report(report, detail="steps" if options.case else "answers")
 
 
 def _show_worth(skill: Skill, options: ShowOptions) -> None:

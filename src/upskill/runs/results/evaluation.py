@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
+from typing import Any
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import StoreError
@@ -19,7 +20,7 @@ from upskill.runs.results.shown import Unfinished, unfinished_models
 from upskill.runs.stores import Review, Run, Store
 from upskill.suites import Suite
 from upskill.verdicts.arms import MAX_MISSING_ALWAYS, MAX_MISSING_SHARE
-from upskill.verdicts.compute import compute_verdicts
+from upskill.verdicts.compute import compute_splits, compute_verdicts
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
 from upskill.verdicts.verdict import OBSTACLES, Reason, Verdict, VerdictOptions
@@ -50,6 +51,7 @@ class Evaluation:
     invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
     # The trials that a bug in upskill ended, each with its error and its traceback.
     bugs: list[tuple[Trial, str, str]] = field(default_factory=list[tuple[Trial, str, str]])
+    caveats: list[str] = field(default_factory=list[str])  # of showing it, beside those of verdicts
     reviews: list[Review] = field(default_factory=list[Review])  # what people said of its answers
     failures: list[str] = field(
         default_factory=list[str]
@@ -74,24 +76,32 @@ class Evaluation:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        return self._weigh(self.outcomes)
+        models = dict.fromkeys(address.name for address in self.plan.models)
+        return compute_verdicts(self._grouped, self._options, models)
 
-    def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
-        """By model, over some of the cases."""
-        rows = [outcome for outcome in self.outcomes if outcome.case in ids]
-        return {verdict.model: verdict for verdict in self._weigh(rows)}
+    def split(self, cases: Collection[str]) -> dict[str, dict[str, Any]]:
+        """By model, over some of the cases, at the level of its verdict."""
+        levels = {verdict.model: verdict.these.level for verdict in self.verdicts}
+        rows = (row for row in self._grouped if row.case in cases)
+        return compute_splits(rows, self._options, levels)
 
-    def _weigh(self, outcomes: Iterable[Outcome]) -> list[Verdict]:
-        options = verdict_options(
+    @cached_property
+    def _grouped(self) -> list[Outcome]:
+        """What counts as one task where tasks are counted."""
+        groups = {case.id: case.group for case in self.plan.suite.cases if case.group}
+        return [
+            replace(row, group=groups[row.case]) if row.case in groups else row
+            for row in self.outcomes
+        ]
+
+    @cached_property
+    def _options(self) -> VerdictOptions:
+        return verdict_options(
             self.run.plan,
             isolation_broken=self.leaked,  # a wall that did not stand for one model stood for none
             unfinished={model: (each.done, each.trials) for model, each in self.unfinished.items()},
             caveats=tuple(find_caveats(self.run.plan, self.snapshots)),
         )
-        models = dict.fromkeys(address.name for address in self.plan.models)
-        groups = {case.id: case.group for case in self.plan.suite.cases if case.group}
-        rows = [replace(row, group=groups.get(row.case, "")) for row in outcomes]
-        return compute_verdicts(rows, options, models)
 
     @cached_property
     def rulings(self) -> list[tuple[str, Ruling]]:
