@@ -289,7 +289,7 @@ def test_any_report_is_a_page(browser: Browser, tmp_path: Path) -> None:
 
     def look(page: Any) -> None:
         assert page.locator(".alarm").inner_text() == "INVALID"
-        assert page.locator("tbody th").first.inner_text().split("\n") == ["a<b>", "✓ helps"]
+        assert page.locator("tbody th").first.inner_text().split("\n") == ["a<b>", "✓\u00a0helps"]
         assert page.locator("td.measure").first.inner_text().startswith("+50 (+25 to +75) tasks")
         assert page.locator("td.number").all_inner_texts() == ["1,234", "–"]
         assert page.locator("code").inner_text() == "upskill ci"

@@ -19,7 +19,7 @@ Beside them:
 - `numbers`: formats percentages, points, prices and intervals
 - `layout`: paragraphs and tables for any width
 - `figures`: an evaluation as JSON and CSV; `evaluated_tests`: as tests; `remarks`: what there is to say of it
-- `trial_rows`: a trial as one row
+- `triggered`: what a trigger test says; `trial_rows`: a trial as one row
 - `redacted`: a stored run without secrets
 - `exports`: a stored run as files of other tools (`upskill export`)
 - `live`: stored runs as pages in a browser (`upskill view`)

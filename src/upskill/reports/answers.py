@@ -127,8 +127,8 @@ def _is_news(finding: CheckFinding) -> bool:
 def _finding(finding: CheckFinding) -> RenderableType:
     mark = SIGNS[finding.passed] if finding.decides else "·"
     beside = "" if finding.decides else " (does not count)"
-    line = f"{finding.check}: {printable(finding.reason)}{beside}"
-    return _hanging(Text(mark, style="dim"), Text(line, style="dim"))
+    line = f"{mark} {finding.check}: {printable(finding.reason)}{beside}"
+    return Paragraph(line, "dim", indent=0, hanging=2)
 
 
 def _activity(draw: Draw) -> Iterator[str]:

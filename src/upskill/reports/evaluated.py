@@ -17,7 +17,7 @@ from upskill.reports.cases import CAUSES as CAUSES_IN_WORDS
 from upskill.reports.cases import read_groups
 from upskill.reports.evaluated_tests import test_suites
 from upskill.reports.figures import document, verdict_row
-from upskill.reports.numbers import INVALID, dollars, mean_tokens
+from upskill.reports.numbers import INVALID, dollars
 from upskill.reports.remarks import (
     ACTIVATION_CAVEAT,
     Document,
@@ -281,9 +281,11 @@ def _passes(verdict: Verdict, _: Evaluation) -> Cell:
 
 
 def _tokens(verdict: Verdict, _: Evaluation) -> Cell:
-    arms = (verdict.baseline, verdict.skill)
-    before, after = (mean_tokens(arm) if arm.scored else None for arm in arms)
-    return Change(before, after)
+    return Change(_mean_tokens(verdict.baseline), _mean_tokens(verdict.skill))
+
+
+def _mean_tokens(arm: ArmSummary) -> float | None:
+    return arm.total_tokens / arm.scored if arm.scored else None
 
 
 def _cost(verdict: Verdict, _: Evaluation) -> Cell:

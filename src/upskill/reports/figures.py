@@ -112,16 +112,7 @@ def document(evaluation: Evaluation) -> dict[str, Any]:
             {"model": model, "message": message} for model, message in evaluation.stopped.items()
         ],
         "warnings": [*evaluation.warnings, *evaluation.caveats],
-        "invalid": [
-            {
-                "model": trial.model,
-                "case": trial.case,
-                "arm": trial.arm,
-                "seed": trial.seed,
-                "reason": reason,
-            }
-            for trial, reason in evaluation.invalid
-        ],
+        "invalid": [{**asdict(trial), "reason": reason} for trial, reason in evaluation.invalid],
     } | ({"feedback": {"marks": count_marks(evaluation.reviews)}} if evaluation.reviews else {})
 
 

@@ -47,20 +47,12 @@ def first_of(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
-def decimal(number: float | None) -> str:
-    return UNKNOWN if number is None else f"{number:.1f}"
-
-
 def interval_in_points(interval: Interval | None) -> str:
     return UNKNOWN if interval is None else " to ".join(map(signed_points, interval))
 
 
 def pass_rate(arm: ArmSummary) -> str:
     return f"{percent(arm.pass_rate)} ({arm.passed}/{arm.scored})" if arm.scored else UNKNOWN
-
-
-def mean_tokens(arm: ArmSummary) -> float:
-    return arm.total_tokens / arm.scored if arm.scored else 0.0
 
 
 def before_after(before: str, after: str) -> str:
@@ -108,6 +100,6 @@ FORMATS: Mapping[Kind, Callable[[float], str]] = {
     "share": percent,
     "points": signed_points,
     "change": lambda share: percent(share, signed=True),
-    "decimal": decimal,
+    "decimal": lambda number: f"{number:.1f}",
     "dollars": dollars,
 }

@@ -30,7 +30,7 @@ from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.models.prices import BATCH_SHARE
-from upskill.plain import counted
+from upskill.plain import counted, listed
 from upskill.reports import REPORTS, Renderer
 from upskill.runs.planning.estimate import CostEstimate, estimate, estimate_writing
 from upskill.runs.planning.plan import Plan, Trial
@@ -264,6 +264,9 @@ def _evaluate(
 
     def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
         begun.append(run)
+        exact = [model for model in plan.addresses if plan.is_exact(model)]
+        if exact and (options.repeats or 1) > 1:
+            options.tell(f"Always the same answer, so drawn once a case: {listed(exact)}.")
         _say_what_is_left(plan, run, missing, options)
         if missing and not options.quiet:
             # Warn about a weak sandbox before anything runs in it.

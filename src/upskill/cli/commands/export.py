@@ -81,13 +81,13 @@ def command(
             usual = f"{name}{export.ending}" if isinstance(export, FileExport) else f"{name}-{kind}"
             source = StoredRun(opened, stored)
             source = source.without_secrets() if redact else source
-            _export(export, source, output or usual, force=force, quiet=quiet)
+            write_export(export, source, output or usual, force=force, quiet=quiet)
         if replies:
             check_ours(replies, force=force)
             _export_replies(opened, stored, replies, quiet=quiet)
 
 
-def _export(export: Export, run: StoredRun, path: str, *, force: bool, quiet: bool) -> None:
+def write_export(export: Export, run: StoredRun, path: str, *, force: bool, quiet: bool) -> None:
     if isinstance(export, FileExport) and path == "-":
         sys.stdout.flush()
         export.write(run, sys.stdout.buffer)

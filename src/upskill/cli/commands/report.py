@@ -5,16 +5,12 @@ import re
 import click
 
 from upskill.cli.commands.completion import complete_runs
-from upskill.cli.console import check_writable, note, show_document, write_file
+from upskill.cli.commands.export import write_export
 from upskill.cli.help import Command
-from upskill.cli.options import force_option, open_run, redact_option, store_option
+from upskill.cli.options import force_option, open_run, quiet_option, redact_option, store_option
 from upskill.errors import UsageError
-from upskill.reports.evaluated import ReportContext, report_evaluation
 from upskill.reports.exports import EXPORTS, Export, StoredRun
-from upskill.reports.html import render
-from upskill.reports.redacted import RunRedactor, describe_contents
-from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.stores import Run, Store
+from upskill.reports.exports.text_files import PAGE
 
 
 @click.command("report", cls=Command)
@@ -28,7 +24,10 @@ from upskill.runs.stores import Run, Store
 @redact_option
 @force_option
 @store_option
-def command(run: str, output: str | None, redact: bool, force: bool, store: str | None) -> None:
+@quiet_option
+def command(
+    run: str, output: str | None, redact: bool, force: bool, store: str | None, quiet: bool
+) -> None:
     """Write RUN as one HTML page: the verdict, the cases, worst first, and their answers with what the checks found.
 
     \b
@@ -41,35 +40,10 @@ def command(run: str, output: str | None, redact: bool, force: bool, store: str 
     """
     with open_run(store, run) as (opened, stored):
         file = output or re.sub(r"[^\w.-]+", "-", stored.id) + ".html"
-        if file.endswith(".svg"):
-            _draw(opened, stored, file, redact=redact, force=force)
-            return
         if file.endswith((".md", ".xml", ".json", ".csv", ".png")):
             hint = f"For other formats: upskill export {run} --format KIND"
             raise UsageError(f"{file}: `upskill report` writes HTML and SVG", hint)
-        if file != "-":
-            check_writable(file, force=force)
-        redactor = RunRedactor() if redact else None
-        page = render_page(opened, stored, redactor)
-    if file == "-":
-        show_document(page)
-        return
-    write_file(file, page)
-    note(f"Wrote {file} ({max(1, len(page) // 1000):,} kB). Open it in a browser.")
-    note(describe_contents(redactor.counts if redactor else None))
-
-
-def _draw(store: Store, run: Run, file: str, *, redact: bool, force: bool) -> None:
-    export: Export = EXPORTS.load("svg")
-    source = StoredRun(store, run)
-    export.save(source.without_secrets() if redact else source, file, force=force)
-    note(f"Wrote {file}")
-
-
-def render_page(store: Store, run: Run, redactor: RunRedactor | None = None) -> str:
-    evaluation = evaluation_of(store, run)
-    context = ReportContext(store=store)
-    if redactor:
-        evaluation = redactor.evaluation(evaluation)
-        context = ReportContext(store=store, clean=redactor.results)
-    return render(report_evaluation(evaluation, context))
+        source = StoredRun(opened, stored)
+        source = source.without_secrets() if redact else source
+        export: Export = EXPORTS.load("svg") if file.endswith(".svg") else PAGE
+        write_export(export, source, file, force=force, quiet=quiet)

@@ -41,7 +41,9 @@ def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy comes with it
 
     evaluation = evaluation_of(run.store, run.run)
-    context = ReportContext(store=run.store, show_command=f"upskill show {run.run.id}")
+    # A page has the commands in a section of their own.
+    show_command = "" if kind == "html" else f"upskill show {run.run.id}"
+    context = ReportContext(store=run.store, show_command=show_command)
     if run.redactor:
         evaluation = run.redactor.evaluation(evaluation)
         context = replace(context, clean=run.redactor.results)
@@ -54,3 +56,4 @@ def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
 CSV = FileExport(_write_csv, ".csv")
 JUNIT = FileExport(partial(_write_report, "junit"), ".xml")
 MARKDOWN = FileExport(partial(_write_report, "markdown"), ".md", has_answers=False)
+PAGE = FileExport(partial(_write_report, "html"), ".html")
