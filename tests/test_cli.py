@@ -510,7 +510,7 @@ def test_list_shows_the_skills_of_a_folder(upskill: Upskill, home: Path) -> None
     (home / "skills" / "broken" / "SKILL.md").write_text("no frontmatter", encoding="utf-8")
     done = upskill("list")
     assert done.code == 0
-    assert re.search(r"(?s)greeter +not evaluated yet .* sailor +not evaluated yet ", done.out)
+    assert re.search(r"(?s) greeter .*not evaluated yet .* sailor .*not evaluated yet ", done.out)
     assert "evals/suite.json" not in done.out
     assert done.err.startswith("Skipped: ")
     assert "evals/suite.json" in upskill("list", "-v").out

@@ -338,7 +338,8 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(
     )
     assert upskill("eval", skill, "-m", model).code == 0
     verdict = f"{model}: helps, +100 points"
-    row = rf"{re.escape(model)} +✓ helps +\+100"
+    helps = rf"{re.escape(model)} +✓ helps"
+    row = rf"{helps} +\+100"
     assert re.search(rf"{row}\n", upskill(*listed).out)
     (shown,) = upskill("list", "--json").json
     assert (shown["verdicts"][0]["decision"], shown["state"]) == ("helps", "")
@@ -355,7 +356,7 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(
     )
     assert upskill(*installed, "--json").json["proven"] is True
     write_skill(skill, cases=8, body="# Greeting\n\nSay hello.")
-    assert re.search(rf"{row} +another version, unproven\n", upskill(*listed).out)
+    assert re.search(rf"{helps}; another version, unproven +\+100\n", upskill(*listed).out)
     assert f"helps ({verdict} (another version))" in upskill(*installed).err
     # The version that was measured first is back, as on another branch: its own verdict holds, not the latest.
     assert upskill("eval", skill, "-m", model).code == 0
@@ -373,10 +374,10 @@ def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(
     other = home / "other" / "evals" / "suite.json"  # of another skill
     other.parent.mkdir(parents=True)
     other.write_text(json.dumps(greetings(2)), encoding="utf-8")
-    undecided = rf"{re.escape(model)} +\? undecided \(too few cases\) +\+100"
+    undecided = rf"{re.escape(model)} +\? undecided \(too few cases\)"
     assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json").code == 0
     # There is no other verdict.
-    assert re.search(rf"{undecided} +on other/evals/suite.json\n", upskill("list").out)
+    assert re.search(rf"{undecided}; on other/evals/suite.json +\+100\n", upskill("list").out)
     assert upskill("eval", skill, "-m", model).code == 0
     assert (
         upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json", "--seed", 1).code == 0
@@ -403,7 +404,7 @@ def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(
     # A suite that becomes the skill's own keeps its results.
     shutil.copy(other, skill / "evals" / "suite.json")
     assert "stored" in upskill("eval", skill, "-m", model).err
-    assert re.search(rf"{undecided}\n", upskill("list").out)
+    assert re.search(rf"{undecided} +\+100\n", upskill("list").out)
     # A new version that was run on the other suite only has no verdict yet.
     write_skill(skill, cases=8, body="# Greeting\n\nSay ahoy, always.")
     assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json").code == 0

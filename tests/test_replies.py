@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -213,7 +214,8 @@ def surfaces(upskill: Upskill, run: str) -> dict[str, str]:
     documents = [json.loads(path.read_text()) for path in Path("tree").rglob("*.json")]
     texts["upskill-runs"] = json.dumps(documents, ensure_ascii=False)
     assert upskill("export", run, "--format", "svg", "-o", "pictures").code == 0
-    texts |= {path.stem: path.read_text() for path in Path("pictures").glob("*.svg")}
+    for path in Path("pictures").glob("*.svg"):  # a paragraph is several lines of text
+        texts[path.stem] = re.sub(r"</text><text[^>]*>", " ", path.read_text())
     return {
         name: " ".join(unescape(text).replace("\\", "").split()) for name, text in texts.items()
     }
