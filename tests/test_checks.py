@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import warnings
 from typing import Any
 
 import pytest
 
 from conftest import read_check
 from upskill import Evidence, Finding, Trace, UsageError, worker
-from upskill.checks import Check, texts
-from upskill.checks.texts import compiles, search
+from upskill.checks import Check
 from upskill.errors import CheckError, JudgeError
 from upskill.models import Message, Reply, Request
 from upskill.suites import Suite
@@ -91,6 +89,10 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"equals": "tern push"}, "“**Tern** `push`.”", True, "the answer is 'tern push'"),
     ({"equals": ["9.0", "9.0a"]}, "9.0a.", True, "the answer is one of '9.0', '9.0a'"),
     ({"equals": "drain"}, "not drain", False, "the answer is not 'drain'"),
+    ({"equals": "drain"}, "It stops slowly:\n\ndrain\n", True, "the answer is 'drain'"),
+    ({"equals": "drain"}, "drain\n\nOr fill.", False, "the answer is not 'drain'"),
+    ({"equals": "drain"}, "Run\n```sh\ndrain\n```\nand wait.", True, "the answer is 'drain'"),
+    ({"equals": "drain"}, "```\ndrain\n```\n```\nfill\n```", False, "the answer is not 'drain'"),
     ({"equals": ["drain", "empty"]}, "fill", False, "the answer is not one of 'drain', 'empty'"),
     ({"equals": "..."}, "...", True, "the answer is '...'"),
     ({"equals": "Yes"}, "YES", True, "the answer is 'Yes'"),
@@ -433,7 +435,6 @@ ONE_THAT_KEEPS_IT_BUSY = "a" * 60 + "!"
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "LIMIT", 0.2)
     monkeypatch.setattr(worker, "SECONDS", 0.2)
 
 
@@ -485,90 +486,6 @@ async def test_json_that_would_take_hours_is_given_up() -> None:
     recursive = {"items": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, "type": "array"}
     with pytest.raises(CheckError, match="against the schema took longer"):
         await look({"json_schema": recursive}, "[" * 40 + "1" + "]" * 40)
-
-
-def test_a_pattern_means_what_python_says() -> None:
-    written = [
-        *(r"x{i}", r"a{e<=1}", r"[[:alpha:]]", r"[]a]+", r"[^]a]+", r"[^\]a]+x", r"\[x{d}\]"),
-        *(r"\N{DIGIT ONE}+", r"x{,3}y"),
-        *(
-            r"x{2,}",
-            r"(?i)ABC",
-            r"[a&&b]+",
-            r"[~~a]+",
-            r"\\{i}",
-            r"\\frac{d}{x}",
-            r"a{2}{i}",
-            r"(?x) a { i } # {e}",
-        ),
-        *(
-            r"[\[{]i}",
-            r"\{i}",
-            r"x{}",
-            r"x{,}",
-            r"{",
-            r"[{i}]+",
-            r"(?<=a)b",
-            r"(?P<q>[\"']).*?(?P=q)",
-            r"^\d+ passed$",
-        ),
-        *(
-            r"(a)?b(?(1)c|d)",
-            r"a++b",
-            r"(?>a+)b",
-            r"[a\-z]+",
-            r"\x41",
-            r"(?s:.)+",
-            r"[|]{3}",
-            r"[]]",
-        ),
-        *(r"[^]]", r"\bfoo\b"),
-    ]
-    texts = [
-        *(
-            "x{i}",
-            "a{e<=1}",
-            ":]a]",
-            "1",
-            "xxxy",
-            "xx",
-            "abc",
-            "a&b",
-            "~a",
-            r"\{i}",
-            r"\frac{d}{x}",
-            "aa{i}",
-        ),
-        *("a{i}", "i}"),
-        *(
-            "[{i}]",
-            '"hi\' there"',
-            "foo",
-            "foobar",
-            "7 passed\n",
-            "ac",
-            "bd",
-            "aab",
-            "A",
-            "a-z",
-            "|||",
-            "]",
-            "",
-            "x{}",
-        ),
-        *("x{,}", "e", "[x{d}]", "a\nb", "é", "\N{KELVIN SIGN}"),
-    ]
-    for pattern in written:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            python = re.compile(pattern, re.MULTILINE)
-        for text in texts:
-            found = python.search(text)
-            ours = search(pattern, text, int(re.MULTILINE))
-            assert ours == (found[0] if found else None), (pattern, text)
-    for unknown in (r"\p{L}", r"(?:foo){e<=1}x(?|a|b)", r"\h"):
-        with pytest.raises(ValueError, match="is not a valid regular expression"):
-            compiles(unknown)
 
 
 # What a suite may not say.
@@ -817,13 +734,6 @@ UNPROVEN = [
     ("Which of them makes a release? Hm.", "Which of them makes a release?", "the task says"),
     ("Well, tern ship and tern deploy.", "tern ship and tern deploy", "the task says"),
     (f"Hm. {TASK[:-1]}, {TASK}", f"{TASK[:-1]}, {TASK}", "the task says"),
-    ("I do not know.", "I do not know.", "is no answer"),
-    (
-        "I don’t know which of them makes a release.",
-        "I don't know which of them makes a release.",
-        "is no answer",
-    ),
-    ("Sorry, I cannot help with that.", "Sorry, I cannot help with that.", "is no answer"),
 ]
 
 
@@ -836,7 +746,7 @@ async def test_the_task_s_words_prove_something_with_others_or_as_the_whole_answ
 
 
 @pytest.mark.parametrize(("answer", "quote", "why"), UNPROVEN)
-async def test_a_quote_that_repeats_the_task_or_gives_no_answer_proves_nothing(
+async def test_a_quote_that_repeats_the_task_proves_nothing(
     answer: str, quote: str, why: str
 ) -> None:
     check = read_check({"judge": "It names tern ship."}, "suite.yaml").check
@@ -931,71 +841,11 @@ async def test_a_quote_is_found_in_scripts_without_spaces_between_words() -> Non
             await judged({"statement": "It is kind."}, Judge(kind(part), kind(part)), answer)
 
 
-DENIALS = (
-    *(
-        "It names no one.",
-        "No file is changed.",
-        "There are no guesses.",
-        "It doesn't shout.",
-        "It cannot be misread.",
-    ),
-    *("It is short—not long.", "It does not mention `--no-cache`."),
-    *("Die Antwort rät nicht.", "Sie nennt keinen Namen."),
-    *(
-        "Elle ne devine pas.",
-        "Elle n’invente rien.",
-        "La respuesta no adivina.",
-        "Responde sin inventar.",
-    ),
-    *(
-        "La risposta non inventa.",
-        "A resposta não adivinha.",
-        "Het antwoord noemt geen namen.",
-        "Она не гадает.",
-    ),
-    *(
-        "答案没有猜测。",
-        "答案不提tern.yaml。",
-        "推測していない。",
-        "名前を挙げません。",
-        "추측하지 않는다.",
-    ),
-)
-CLAIMS = (
-    *(
-        "It names the flag --no-cache.",
-        "It names `no`.",
-        'It says "not found".',
-        "It names not only a but also b.",
-    ),
-    *(
-        "The answer is no.",
-        "It says no to the user.",
-        "It answers yes or no.",
-        "It names the font Comic Sans.",
-    ),
-    *(
-        "It sets no_proxy.",
-        "Sie nennt den Monat Mai.",
-        "Elle nomme le pas.",
-        "答案说出了「没有」。",
-        "答案不仅短而且清楚。",
-    ),
-    *("名前を挙げなければならない。", "使用--no-cache。", "It knows another note."),
-)
-
-
-async def test_only_what_denies_something_needs_no_quote() -> None:
-    for statement in DENIALS:
-        assert (await judged({"statement": statement}, Judge(kind("")))).passed, statement
-        assert (await judged({"statement": statement}, Judge(kind(statement)))).passed, statement
-        with pytest.raises(
-            JudgeError, match="not in the answer"
-        ):  # a quote that is given must be there
-            await judged({"statement": statement}, Judge(kind("thanks"), kind("thanks")))
-    for statement in CLAIMS:
-        with pytest.raises(JudgeError, match="no words of the answer are quoted"):
-            await judged({"statement": statement}, Judge(kind(""), kind("")))
+async def test_a_statement_needs_a_quote_also_where_something_is_missing() -> None:
+    statement = {"statement": "It does not name a city."}
+    assert (await judged(statement, Judge(kind("please, friend")))).passed
+    with pytest.raises(JudgeError, match="no words of the answer are quoted"):
+        await judged(statement, Judge(kind(""), kind("")))
 
 
 RUBRIC = {"rubric": ["It says please.", "It names no one."]}
@@ -1005,10 +855,11 @@ async def test_a_rubric_passes_only_when_all_of_it_holds() -> None:
     # Case, spaces and the form of quotation marks are not what a quote is about.
     quote = "“PLEASE,  friend”"
     judge = Judge(
-        grades((True, quote), (True, "")), grades((True, "please"), (False, "nobody said this"))
+        grades((True, quote), (True, quote)),
+        grades((True, "please"), (False, "nobody said this")),
     )
     finding = await judged(RUBRIC, judge)
-    assert finding == Finding(True, f"judge: all 2 hold (evidence: {quote!r})")
+    assert finding == Finding(True, f"judge: all 2 hold (evidence: {quote!r}, {quote!r})")
     finding = await judged(RUBRIC, judge)
     assert finding == Finding(False, "judge: 1 of 2 do not hold: 'It names no one.': reason 2")
     assert (

@@ -17,7 +17,7 @@ from upskill.authoring.material.material import Material, Piece, gather
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.saving.provenance import Provenance, add_suite
 from upskill.authoring.writing.skill_writer import write_skill
-from upskill.authoring.writing.suite_writer import PLAIN_CHECKS, write_suite
+from upskill.authoring.writing.suite_writer import PLAIN_CHECKS, as_suite_case, write_suite
 from upskill.authoring.writing.summarize import summarize
 from upskill.models import Request
 from upskill.suites import Case, Suite
@@ -381,6 +381,13 @@ def test_a_suite_with_files_keeps_their_names() -> None:
     kept = Suite.of(add_suite(skill_of(1), suite))
     assert kept is not None
     assert kept.fingerprint == suite.fingerprint
+
+
+@pytest.mark.parametrize(("given", "outputs"), [(["a.txt"], ["a.txt"]), ([], ["**"])])
+def test_a_case_that_acts_says_what_is_delivered(given: list[str], outputs: list[str]) -> None:
+    check = {"kind": "file_exists", "texts": ["a.txt"], "number": 0, "exact": False}
+    case = {"prompt": "Write a.txt.", "checks": [check], "reference": "touch a.txt"}
+    assert as_suite_case(case | {"outputs": given}, skill_of(1))["outputs"] == outputs
 
 
 def test_what_others_wrote_into_skill_meta_stays() -> None:

@@ -13,6 +13,7 @@ from upskill.checks.texts import (
     Pattern,
     Texts,
     WrittenText,
+    blocks,
     describe_match,
     enumerate_texts,
     find,
@@ -128,7 +129,8 @@ def normalize(text: str, *, ignore_case: bool = True) -> str:
 
 
 class Equals(Check):
-    """Passes when the answer is this text, or one of these texts. Case, white space, quotes and code marks around it,
+    """Passes when the answer is this text, or one of these texts, or when its last line or its only code block is; an
+    explanation may stand before them. Case, white space, quotes and code marks around it,
     emphasis and a period at its end do not count; with `exact` all but the white space around it does, and with
     `ignore_case: false` case does."""
 
@@ -148,7 +150,11 @@ class Equals(Check):
         expected = normalize(text, ignore_case=self.ignore_case)
         if self.exact or not expected:  # a text of nothing but marks is meant as it is
             return answer.strip() == text.strip()
-        return normalize(answer, ignore_case=self.ignore_case) == expected
+        candidates = {answer, answer.strip().rpartition("\n")[2]}
+        codes = [code for _, code in blocks(answer)]
+        if len(codes) == 1:
+            candidates.add(codes[0])
+        return any(normalize(each, ignore_case=self.ignore_case) == expected for each in candidates)
 
 
 class StartsWith(Check):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.texts import Texts
+from upskill.checks.texts import Texts, blocks
 from upskill.checks.workspace import Path, SandboxCheck, in_words, sandbox_of
 from upskill.plain import counted
 
-_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`{]*)")
-_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
 # Languages of what stands beside code: how it is called or built, and what came of it.
 BESIDE_CODE = (
     *(
@@ -63,38 +61,6 @@ class Extract(SandboxCheck):
         )
 
 
-def blocks(answer: str) -> Iterator[tuple[str, str]]:
-    """Every fenced block as in CommonMark: its language in lower case, and its text."""
-    indent, fence, language, lines = "", "", "", list[str]()
-    in_list = False
-    for line in re.split(r"\r\n?|\n", answer.removeprefix("\ufeff")):
-        mark = _FENCE.match(line)
-        if not fence:
-            if mark and (in_list or len(mark[1].expandtabs(4)) < 4):
-                indent, fence, language, lines = mark[1], mark[2], mark[3].casefold(), []
-            elif line[:1].strip() or _ITEM.match(line):
-                in_list = _ITEM.match(line) is not None
-        elif (
-            mark
-            and mark[2].startswith(fence)
-            and not line.strip().strip(fence[0])
-            and len(mark[1]) <= len(indent) + 3
-        ):
-            yield language, _joined(lines)
-            fence = ""
-        else:
-            lines.append(line.removeprefix(indent))
-    if (
-        fence
-    ):  # never closed: it holds everything, or as much as comes before the same marks behind code
-        number = next(
-            (number for number, line in enumerate(lines) if line.rstrip().endswith(fence)), None
-        )
-        if number is not None:
-            lines = [*lines[:number], lines[number].rstrip().removesuffix(fence)]
-        yield language, _joined(lines)
-
-
 def find_code(answer: str, marks: Sequence[str]) -> str | None:
     """The code of an answer that should have all of these marks, as words of their own: the last fenced block that has,
     or the blocks that have them together; the whole answer where nothing is fenced. None where no mark is found at all.
@@ -115,7 +81,3 @@ def find_code(answer: str, marks: Sequence[str]) -> str | None:
 def _marks_of(text: str, marks: Sequence[str]) -> set[str]:
     """`launch` is no mark of `__launch_bounds__`."""
     return {mark for mark in marks if re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", text)}
-
-
-def _joined(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)

@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field, model_validator
 
 from upskill.checks import Check, Evidence, Finding, Text
-from upskill.checks.denial import QUOTES, denies
 from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, read_left
 from upskill.errors import JudgeError
@@ -34,10 +33,8 @@ _UNSPACED = (
 )
 _LETTER = rf"[^\W{_UNSPACED}]"  # one that makes another word of what it stands beside
 _MARKDOWN = re.compile(r"^[ \t]*(?:[-+>#]+|\d+[.)])[ \t]+|[*`_~]+", re.MULTILINE)
-_FORMS = QUOTES | str.maketrans({"–": "-", "—": "-"})
+_FORMS = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"})
 _SENTENCE_END = r"[.!?](?:\s|$)|[。！？]"
-_NO_ANSWER = r"\bi (?:do not|don't|cannot|can't|can not) (?:know|say|tell|answer|help)\b(?: with)?(?: that| this| it)?"
-_ABOUT_NO_ANSWER = r"(?i)\b(?:admit|declin|refus|unable|uncertain|unknown|unsure)"
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
@@ -126,7 +123,7 @@ async def _affirm(evidence: Evidence, statement: str) -> Finding:
     content = {"task": evidence.prompt, "answer": evidence.answer, "statement": statement}
 
     def read(answer: dict[str, Any]) -> list[Grade]:
-        return _prove([_read_grade(answer)], [statement], [evidence.answer], evidence.prompt)
+        return _prove([_read_grade(answer)], [evidence.answer], evidence.prompt)
 
     form = Form("passed", object_schema(_GRADE), _GRADE_FORM, 1024)
     (grade,) = await _ask(evidence, "judge", content, form, read)
@@ -157,7 +154,7 @@ async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -
         if len(grades) != count or set(by_number) != set(range(1, count + 1)):
             raise _Unusable(f"it does not grade each of the {count} statements once")
         in_order = [_read_grade(by_number[number]) for number in range(1, count + 1)]
-        return _prove(in_order, rubric, [evidence.answer, *shown.values()], evidence.prompt)
+        return _prove(in_order, [evidence.answer, *shown.values()], evidence.prompt)
 
     form = Form(
         "grades",
@@ -197,24 +194,14 @@ def _read_grade(answer: dict[str, Any]) -> Grade:
     return Grade(passed, str(answer.get("reason") or ""), str(answer.get("evidence") or ""))
 
 
-def _prove(
-    grades: Sequence[Grade], statements: Sequence[str], texts: Sequence[str], task: str
-) -> list[Grade]:
-    """The grades, if those that pass are proven or one fails anyway. Who grades without proof has not graded.
-
-    A statement that denies something may hold without a quote; some judges repeat the statement in its place.
-    """
-    looked = [
-        replace(grade, doubt=_doubt(grade, statement, texts, task))
-        for grade, statement in zip(grades, statements, strict=True)
-    ]
+def _prove(grades: Sequence[Grade], texts: Sequence[str], task: str) -> list[Grade]:
+    """The grades, if those that pass are proven or one fails anyway. Who grades without proof has not graded."""
+    looked = [replace(grade, doubt=_doubt(grade, texts, task)) for grade in grades]
     if all(grade.passed for grade in looked):
         unproven = [
             f"statement {number}: {grade.doubt}"
-            for number, (grade, statement) in enumerate(
-                zip(looked, statements, strict=True), start=1
-            )
-            if grade.doubt and not (denies(statement) and _plain(grade.quote) in _plain(statement))
+            for number, grade in enumerate(looked, start=1)
+            if grade.doubt
         ]
         if unproven:
             raise _Unusable("; ".join(unproven))
@@ -345,12 +332,8 @@ def _without_spaces(text: str) -> str:
     return "".join(text.split())
 
 
-def _doubt(grade: Grade, statement: str, texts: Sequence[str], task: str) -> str:
-    """Why a quote proves nothing; empty where it does.
-
-    What proves is not in the task, or all of an answer in the task's words; "I do not know." is no proof, unless the
-    statement is about that.
-    """
+def _doubt(grade: Grade, texts: Sequence[str], task: str) -> str:
+    """Why a quote proves nothing; empty where it does: it is not in the task, or it is all of an answer."""
     quote, asked = grade.quote, _plain(task)
     parts = [part for part in map(_plain, re.split(r"…|\.{3,}", quote)) if part]
     if not parts:
@@ -360,11 +343,8 @@ def _doubt(grade: Grade, statement: str, texts: Sequence[str], task: str) -> str
         return f"{quote!r} is not in the answer"
     if not grade.passed:
         return ""
-    is_about_that = denies(statement) or re.search(_ABOUT_NO_ANSWER, statement)
-    gives_none = not is_about_that and any(re.search(_NO_ANSWER, part) for part in parts)
-    separator = f"{_SENTENCE_END}|{_NO_ANSWER}" if gives_none else _SENTENCE_END
     sentences = [
-        [piece for piece in map(_plain, re.split(separator, part)) if piece] for part in parts
+        [piece for piece in map(_plain, re.split(_SENTENCE_END, part)) if piece] for part in parts
     ]
     said = [
         each
@@ -377,8 +357,6 @@ def _doubt(grade: Grade, statement: str, texts: Sequence[str], task: str) -> str
     ]
     if any(len(part) >= MIN_CHARACTERS or _count_words(part) >= MIN_WORDS for part in own):
         return ""
-    if gives_none:
-        return f"{quote!r} is no answer"
     whole = [
         text for text in holders if any(_count_words(part) >= _count_words(text) for part in parts)
     ]

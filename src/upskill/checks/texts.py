@@ -1,25 +1,20 @@
-"""Texts and patterns in suites. `re` says what a pattern means; `regex` matches, without the GIL and with a timeout."""
+"""Texts and patterns in suites."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 import warnings
-from functools import lru_cache
+from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any
 
-import regex
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from upskill.checks import Finding, Text
 from upskill.checks.denial import MAX_MENTIONS, is_denied
 from upskill.errors import CheckError
 from upskill.plain import as_list, quoted
-
-LIMIT = 2.0  # seconds of processor time for a search
-MULTILINE = int(regex.MULTILINE)
+from upskill.worker import work
 
 
 def as_list_of_texts(value: object) -> object:
@@ -83,45 +78,54 @@ def lacking(
     return [text for text in texts if text not in content]
 
 
-# What the two packages read differently: an escape, a class, a repetition, or a brace that is none.
-_PART = re.compile(
-    r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?:\d+(?:,\d*)?|,\d*)\}|\{", re.DOTALL
-)
+_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`{]*)")
+_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
 
 
-class TooLong(CheckError):
-    """The search was given up."""
+def blocks(answer: str) -> Iterator[tuple[str, str]]:
+    """Every fenced block as in CommonMark: its language in lower case, and its text."""
+    indent, fence, language, lines = "", "", "", list[str]()
+    in_list = False
+    for line in re.split(r"\r\n?|\n", answer.removeprefix("\ufeff")):
+        mark = _FENCE.match(line)
+        if not fence:
+            if mark and (in_list or len(mark[1].expandtabs(4)) < 4):
+                indent, fence, language, lines = mark[1], mark[2], mark[3].casefold(), []
+            elif line[:1].strip() or _ITEM.match(line):
+                in_list = _ITEM.match(line) is not None
+        elif (
+            mark
+            and mark[2].startswith(fence)
+            and not line.strip().strip(fence[0])
+            and len(mark[1]) <= len(indent) + 3
+        ):
+            yield language, _joined(lines)
+            fence = ""
+        else:
+            lines.append(line.removeprefix(indent))
+    if (
+        fence
+    ):  # never closed: it holds everything, or as much as comes before the same marks behind code
+        number = next(
+            (number for number, line in enumerate(lines) if line.rstrip().endswith(fence)), None
+        )
+        if number is not None:
+            lines = [*lines[:number], lines[number].rstrip().removesuffix(fence)]
+        yield language, _joined(lines)
 
 
-@lru_cache(maxsize=10_000)
-def _compile(pattern: str, flags: int) -> regex.Pattern[str]:
-    """The pattern for the matcher; what `re` does not take is an error, so that it means what Python says."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `[[` might mean something else one day; it does not today
-        re.compile(pattern)
-        return regex.compile(_PART.sub(_as_in_python, pattern), flags | regex.VERSION0)
-
-
-def _as_in_python(part: re.Match[str]) -> str:
-    """`x{i}` is three characters after an x and no fuzzy match, `[[:alpha:]]` a class and a bracket."""
-    if part[0] == "{":
-        return r"\{"
-    if part[0][0] != "[":
-        return part[0]
-    return "[" + re.sub(
-        r"\\.|\[",
-        lambda match: r"\[" if match[0] == "[" else match[0],
-        part[0][1:],
-        flags=re.DOTALL,
-    )
+def _joined(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def compiles(pattern: str) -> str:
     if not pattern:
         raise ValueError("empty, so it can never fail")
     try:
-        _compile(pattern, MULTILINE)  # as most searches want it, so that it is done once
-    except (re.error, regex.error, RecursionError, OverflowError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `[[` may mean something else one day
+            re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{quoted(pattern)} is not a valid regular expression: {error}") from error
     return pattern
 
@@ -145,38 +149,23 @@ async def find(
     asserted: bool = False,
 ) -> str | None:
     """The first match or None; with `asserted` one that the text, as it is or as a person reads it, does not deny."""
-    flags = int((regex.IGNORECASE if ignore_case else 0) | (MULTILINE if multiline else 0))
+    flags = (re.IGNORECASE if ignore_case else 0) | (re.MULTILINE if multiline else 0)
     for reading in _readings(text) if asserted else [text]:
-        if (
-            match := await asyncio.to_thread(search, pattern, reading, flags, asserted=asserted)
-        ) is not None:
+        try:
+            match = await work(search, pattern, reading, int(flags), asserted=asserted)
+        except TimeoutError as error:
+            raise CheckError(
+                f"the pattern {quoted(pattern)} ran {error}; avoid nested repetition such as (a+)+"
+            ) from None
+        if match is not None:
             return match
     return None
 
 
-def search(
-    pattern: str, text: str, flags: int = 0, limit: float | None = None, *, asserted: bool = False
-) -> str | None:
-    """The first match; TooLong when this thread works on it for longer than the limit."""
-    timeout = limit = LIMIT if limit is None else limit
-    while True:
-        began = time.thread_time()
-        try:
-            matches = _compile(pattern, flags).finditer(text, timeout=timeout)
-            if asserted:
-                matches = (
-                    match
-                    for match in islice(matches, MAX_MENTIONS)
-                    if not is_denied(text, *match.span())
-                )
-            return next((match[0] for match in matches), None)
-        except TimeoutError:
-            # Its clock counts what all threads use, and others may be busy.
-            if time.thread_time() - began < limit:
-                timeout *= 2
-                continue
-            raise TooLong(
-                f"the pattern {quoted(pattern)} ran longer than {LIMIT:g} s; avoid nested repetition such as (a+)+"
-            ) from None
-        except MemoryError:
-            raise TooLong(f"the pattern {quoted(pattern)} used all the memory") from None
+def search(pattern: str, text: str, flags: int, *, asserted: bool = False) -> str | None:
+    matches = re.finditer(pattern, text, flags)
+    if asserted:
+        matches = (
+            match for match in islice(matches, MAX_MENTIONS) if not is_denied(text, *match.span())
+        )
+    return next((match[0] for match in matches), None)

@@ -115,7 +115,7 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
         "--clearenv",
         *("--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
         *_system_mounts(),
-        *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
+        *("--proc", "/proc", "--dev", "/dev"),
         *(word for path in devices for word in ("--dev-bind", str(path), str(path))),
         *(word for path in libraries for word in (BIND, str(path), str(path))),
     ]
@@ -191,16 +191,8 @@ def _start_bubblewrap(
         for path, content in {**ETC_FILES, **files}.items():
             arguments += ["--perms", "0444", "--file", data(content), path]
         arguments += [
-            *(
-                *mounts,
-                *options,
-                "--remount-ro",
-                "/proc",
-                "--remount-ro",
-                "/dev",
-                "--remount-ro",
-                "/",
-            ),
+            *(*mounts, *options),
+            *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
             *("--cap-drop", "ALL", "--seccomp", data(system_call_filter()), *command),
         ]
         own_user = None if stage else user

@@ -89,11 +89,7 @@ async def _write_batch(
 
 
 def _question(case: Case) -> dict[str, Any]:
-    acts = (
-        {"acts": True, "files": dict(case.files)}
-        if any(named.check.needs_sandbox for named in case.checks)
-        else {}
-    )
+    acts = {"acts": True, "files": dict(case.files)} if case.needs_sandbox else {}
     return {"id": case.id, "prompt": case.prompt, **acts}
 
 

@@ -484,14 +484,16 @@ def _suite_schema(
     count: int, kinds: Sequence[str], *, small: bool, challenges: bool = False
 ) -> dict[str, Any]:
     text = text_schema(120 if small else 2000)
-    file = object_schema({"path": text_schema(100), "text": text})
+    path = text_schema(100)
+    file = object_schema({"path": path, "text": text})
+    workspace = {"files": list_schema(file, 6), "outputs": list_schema(path, 6)}
     case = object_schema(
         {
             "id": text_schema(60),
             **({"line": text_schema(300)} if challenges else {}),
             "prompt": text,
             **({} if small else {"words": {"type": "integer"}}),
-            **({"files": list_schema(file, 6)} if "command" in kinds else {}),
+            **(workspace if "command" in kinds else {}),
             "checks": list_schema(_check_schema(kinds, small=small), 2 if small else 5, 1),
             "reference": text,
             "tags": list_schema(text_schema(30), 1 if small else 3),
@@ -505,24 +507,24 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, A
     written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
     checks = [each for check in written for each in _read_check(check, str(fields.get("prompt")))]
     right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))
-    length = _length(fields)
+    more = _length(fields)
     if any(check.get("kind") in ACTING_KINDS for check in written):
         scripts = [fields.get("reference", ""), *right]
         right, wrong = (
             [{"run": script} for script in dict.fromkeys(map(str, each))]
             for each in (scripts, wrong)
         )
-        length = {}
+        more = {"outputs": list_or_empty(fields.get("outputs")) or ["**"]}
     elif not any("max_length" in check for check in checks):
         longest = max(len(str(answer)) for answer in (fields.get("reference", ""), *right))
         # It is verbose when it is well above the right ones; what just repeats the skill is.
         most = len(skill.body) - 1 if skill else LONG_ANSWER
         limit = max(longest, min(max(SHORT_ANSWER, 4 * longest), most))
         checks.append({"max_length": limit})
-    files = [dict_or_empty(file) for file in list_or_empty(fields.get("files"))]
+    placed = map(dict_or_empty, list_or_empty(fields.get("files")))
+    files = {file.get("path"): file.get("text") for file in placed}
     unchanged = {key: fields[key] for key in ("id", "prompt", "reference", "tags") if key in fields}
-    placed = {"files": {str(file.get("path")): file.get("text") for file in files}} if files else {}
-    return {**unchanged, **placed, **length, "checks": checks, "right": right, "wrong": wrong}
+    return {**unchanged, "files": files, **more, "checks": checks, "right": right, "wrong": wrong}
 
 
 def _length(fields: Mapping[str, Any]) -> dict[str, Any]:
