@@ -40,6 +40,7 @@ FOUNDATION = (
     "installation",
     "errors",
     "version",
+    "worker",
 )
 ARROWS = {
     "cli": "reports experiments authoring runs verdicts suites models sandboxes traces skills settings",

@@ -1,1 +1,1 @@
-"""Redaction takes secrets and home folders out of a trace: `redact`, by the table of `rules`."""
+"""Redaction takes secrets and home folders out of a trace: `redact`, by the tables of `rules` and `commands`."""
