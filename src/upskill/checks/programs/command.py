@@ -33,7 +33,7 @@ class Command(ProgramCheck):
     `$CHECK`, which nothing can write to: a name with its text, or a list of files beside the suite. A program of
     `needs` that is missing makes the trial missing, and no failure."""
 
-    revision: ClassVar[int] = 3  # other files of the case were put back once
+    revision: ClassVar[int] = 4  # it ran where the student had worked once
 
     line: Text = Field(alias="run")
     exit_code: int | None = 0

@@ -29,7 +29,7 @@ class PythonCheck(ProgramCheck):
     timeout: float = Field(default=60.0, gt=0, le=3600)
     source: SkipJsonSchema[Text]
     reads_answer: ClassVar[bool] = True
-    revision: ClassVar[int] = 3  # other files of the case were put back once
+    revision: ClassVar[int] = 4  # it ran where the student had worked once
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
