@@ -60,16 +60,17 @@ kernel-students: $(VENV)/.dev system
 	$(BIN)/python bench/kernel_students.py $(GPU)
 
 # Ray's threads outlive its shutdown and have crashed tests that came later, so its tests get a process of their own.
-# A test that fails is run once more, alone: one that passes then depends on load, and is named.
+# A test that fails is run once more, alone: one that passes then depends on load, and is named. What failed without
+# naming a test, such as a file that cannot be read, stays failed.
 pytest: $(VENV)/.dev system
-	$(BIN)/pytest -n logical --dist worksteal --ignore tests/test_ray.py || { test $$? = 1 && \
-	  echo "Running what failed once more, alone." && $(BIN)/pytest --last-failed --verbose; }
+	$(BIN)/pytest --cache-clear -n logical --dist worksteal --ignore tests/test_ray.py || { test $$? = 1 && \
+	  echo "Running what failed once more, alone." && $(BIN)/pytest --last-failed --last-failed-no-failures none --verbose; }
 	$(BIN)/pytest -n 1 tests/test_ray.py
 
 # What .ci/run does with another Python: runs, stores and commands.
 newest: $(VENV)/.test system
-	$(BIN)/pytest -n logical --dist worksteal $(RUNS_AND_COMMANDS) || { test $$? = 1 && \
-	  echo "Running what failed once more, alone." && $(BIN)/pytest --last-failed --verbose $(RUNS_AND_COMMANDS); }
+	$(BIN)/pytest --cache-clear -n logical --dist worksteal $(RUNS_AND_COMMANDS) || { test $$? = 1 && \
+	  echo "Running what failed once more, alone." && $(BIN)/pytest --last-failed --last-failed-no-failures none --verbose $(RUNS_AND_COMMANDS); }
 
 coverage: $(VENV)/.dev system
 	$(BIN)/pytest -n logical --dist worksteal --cov --cov-report= --ignore tests/test_ray.py
