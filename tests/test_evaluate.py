@@ -186,8 +186,6 @@ async def test_the_answer_fails_on_which_a_check_breaks() -> None:
     result = await run_trial(plan, Trial("one", "greet", "skill", 0), Told(helpful))
     assert (result.passed, result.cause) == (False, "unreadable")
     assert result.findings[0].reason == "the check broke: ZeroDivisionError: division by zero"
-    assert result.trace is not None
-    assert result.trace.answer == "ahoy, friend"
     assert result.usage.total_tokens == 15
 
 
