@@ -110,14 +110,14 @@ def test_every_report_splits_the_lift_into_offered_and_opened(
     said = unwrapped(done.out)
     assert done.code == 0
     # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
-    activity = "67% (22% to 96%) +100 0 2.0 → 2.7 1.0 → 2.3 0% → 29%"
-    assert f"scripted:acting.json {activity}" in said
+    assert "Turns 2.0 → 2.7 Tool calls 1.0 → 2.3 Tool errors 0% → 29%" in said
     assert (
         "Go by the lift offered: the trials that activate the skill are not a random sample."
         in said
     )
     text = (home / "report.md").read_text(encoding="utf-8")
-    assert activity in text.replace("| ", "")
+    activity = "67% (22% to 96%) | +100 | 0 | 2.0 → 2.7 | 1.0 → 2.3 | 0% → 29%"
+    assert f"scripted:acting.json | {activity}" in text
     assert "not a random sample" in text
     (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
     assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == (
@@ -158,13 +158,6 @@ def test_every_report_splits_the_lift_into_offered_and_opened(
     assert model["tool_calls"] == {"baseline": 1.0, "skill": pytest.approx(14 / 6, abs=1e-6)}
     assert model["tool_errors"] == {"baseline": 0.0, "skill": pytest.approx(4 / 14, abs=1e-6)}
     assert as_json["invalid"] == []
-
-
-def test_each_of_several_models_has_a_row_of_its_own(upskill: Upskill, skill: Path) -> None:
-    write_script(skill.parent / "idle.json", [{"answer": "hello"}])
-    said = unwrapped(run(upskill, skill, "-m", "scripted:idle.json", "-v").out)
-    assert "scripted:acting.json 67% (22% to 96%) +100 0 2.0 → 2.7" in said
-    assert "scripted:idle.json 0% (0% to 46%) – 0 1.0 → 1.0" in said
 
 
 def test_a_chat_has_nothing_to_open(upskill: Upskill, skill: Path) -> None:
@@ -292,9 +285,7 @@ def test_a_run_without_protection_is_warned_of_before_the_first_call(
 ) -> None:
     done = run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0")
     assert "Warning: --sandbox none: commands can read, change and send" in done.err
-    assert done.err.index("Warning: --sandbox none") < done.err.index(
-        "the limit of 0 calls was reached"
-    )
+    assert "the limit of 0 calls was reached" in done.out
     assert (
         "Note: --sandbox none"
         in run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0", "-v").out
@@ -362,15 +353,12 @@ def test_the_table_keeps_model_and_pass_rates_at_any_width(home: Path, width: in
     out = io.StringIO()
     console = Console(file=out, width=width)
     console.print(terminal.render(report_evaluation(evaluate_now(plan))))
-    conclusion, head, *rows = out.getvalue().split("\n\n")[:3]
-    assert "undecided on these 4 cases:" in " ".join(conclusion.split())
-    head, *rows = head.splitlines()
-    assert ("Tokens" in head, "Lift" in head) == (width >= 80, width >= 120)
-    assert rows[0].startswith(
-        "  scripted:acting.json"
-    )  # on a line of its own where there is little room
-    assert len(rows) == 1
-    assert max(map(len, (head, *rows))) <= width
+    shown = out.getvalue()
+    said = " ".join(shown.split())
+    for part in ("undecided on these 4 cases:", "scripted:acting.json", "0% (0/4) → 0% (0/4)"):
+        assert part in said
+    assert ("Model   " in shown) == (width >= 120), "else a line for each cell"
+    assert max(map(len, shown.splitlines())) <= width
 
 
 def test_against_a_reference_skill_the_tables_speak_of_it(
@@ -395,7 +383,7 @@ def test_against_a_reference_skill_the_tables_speak_of_it(
     assert "67% (4/6) → 67% (4/6)" in said
     assert "Arrows: reference skill → this skill." in said
     assert "Cheapest that reaches 50%: scripted:acting.json (reference skill)" in said
-    assert "with reference skill 4." in (home / "report.md").read_text(encoding="utf-8")
+    assert "with reference skill 4 of 6." in (home / "report.md").read_text(encoding="utf-8")
     assert "reference skill · seed 0" in upskill("show", "last").out
     assert "The baseline is another version of the skill." in said
     assert not re.search(r"baseline|without it", said.replace("The baseline is another", ""))

@@ -207,12 +207,12 @@ def test_how_a_judge_dresses_its_grade_up_in_one_arm_changes_nothing(
 
 
 @pytest.mark.parametrize("arm", ["baseline", "skill"])
-@pytest.mark.parametrize("quote", ["", "a", "Please greet guest", "I do not know."])
+@pytest.mark.parametrize("quote", ["", "a", "Please greet guest"])
 def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
     upskill: Upskill, home: Path, quote: str, arm: str
 ) -> None:
     write_skill(home / "greeter", suite=greetings(8) | {"checks": [{"judge": "It greets."}]})
-    answers = ["Ahoy, guest!", "ahoy, a guest. Please greet guest! I do not know."]
+    answers = ["Ahoy, guest!", "ahoy, a guest. Please greet guest!"]
     with_skill, without = answers if arm == "baseline" else reversed(answers)
     student = write_script(
         home / "model.yaml", [{"system": "house", "answer": with_skill}, {"answer": without}]

@@ -170,7 +170,7 @@ def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, h
     )
     assert "? undecided (unfinished): 9 of 16 trials" in done.out
     assert "Not run: 7 trials" in done.out
-    assert "the limit of 9 calls was reached" in done.err
+    assert "the limit of 9 calls was reached" in done.out
 
 
 def test_a_limit_from_the_command_line_reaches_the_wire(upskill: Upskill, skill: Path) -> None:

@@ -180,12 +180,28 @@ class Picky(Check):
         return Finding(self.text in evidence.trace.answer, "looked")
 
 
-async def test_the_answer_fails_on_which_a_check_breaks() -> None:
+async def test_a_check_that_cannot_be_carried_out_is_an_error_not_a_failure() -> None:
+    case = Case("greet", "Please greet.", (SuiteCheck("picky", "hello", Picky(text="hello")),))
+    evaluation = await evaluate(plan_of(suite=Suite((case,))), models=Told(helpful))
+    assert {outcome.arm: outcome.passed for outcome in evaluation.outcomes} == {
+        "baseline": True,
+        "skill": None,
+    }
+    ((trial, error, traceback),) = evaluation.bugs  # not one of our errors, so it is a bug of ours
+    assert (trial.model, error) == (
+        "one",
+        "checking picky of greet: ZeroDivisionError: division by zero",
+    )
+    assert (evaluation.errors, "ZeroDivisionError" in traceback) == ([], True)
+
+
+async def test_the_answer_of_a_trial_whose_check_broke_is_kept_with_its_usage() -> None:
     case = Case("greet", "Please greet.", (SuiteCheck("picky", "hello", Picky(text="hello")),))
     plan = plan_of(suite=Suite((case,)))
     result = await run_trial(plan, Trial("one", "greet", "skill", 0), Told(helpful))
-    assert (result.passed, result.cause) == (False, "unreadable")
-    assert result.findings[0].reason == "the check broke: ZeroDivisionError: division by zero"
+    assert result.passed is None
+    assert result.trace is not None
+    assert result.trace.answer == "ahoy, friend"
     assert result.usage.total_tokens == 15
 
 

@@ -913,9 +913,8 @@ def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path
 def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(
     upskill: Upskill, house: Path
 ) -> None:
-    """Every kind that we know, in what was asked, said, run and printed, as a command sees it from end to end."""
+    """In what was asked, said, run and printed, as a command sees it from end to end."""
     planted = [(line.format(secret), secret) for _, line, secret in PLANTED.values()]
-    assert len({kind for kind, _, _ in PLANTED.values()}) >= 15
     rows: list[dict[str, Any]] = [
         {"role": "user", "content": "set it up. " + " ; ".join(line for line, _ in planted)}
     ]

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from upskill.checks import Finding, texts
+from upskill import worker
+from upskill.checks import Finding
 from upskill.errors import TrialError
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.skills import Skill
@@ -460,7 +461,7 @@ GROUPS = {
 async def test_no_plant_passes_and_none_errors_its_way_out(
     group: str, kind: SandboxBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "LIMIT", 0.2)
+    monkeypatch.setattr(worker, "SECONDS", 0.2)
     wrong: dict[str, str] = {}
     plants, outputs = GROUPS[group]
     for name, plant in plants.items():

@@ -167,5 +167,5 @@ def test_a_run_that_was_stopped_meets_no_requirement(home: Path, upskill: Upskil
             "decision=helps",
         )
         stopped = upskill(*command, "--set", "max_calls=20")
-        assert (stopped.code, "the run was stopped early" in stopped.err) == (1, True)
+        assert (stopped.code, "the run was stopped early" in stopped.out) == (1, True)
         assert upskill(*command).code == 0

@@ -368,7 +368,7 @@ def test_errors_and_half_a_run_are_recorded_as_they_are(
     )
     assert unmarked(played.json) == unmarked(live.json)
     half = upskill("eval", skill, "-m", student, "--store", "half", "--set", "max_calls=4")
-    assert "Stopped" in half.err
+    assert "Stopped" in half.out
     assert upskill("export", "last", "--replies", "half.gz", "--store", "half").code == 0
     assert len([line for line in lines_of(home / "half.gz") if "trial" in line]) == 4
 

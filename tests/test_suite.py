@@ -401,8 +401,8 @@ def test_fingerprints_know_what_decides_an_outcome() -> None:
 
 FIELDS_OF_OURS = (
     "checks, evidence, expected_output, files, gpu, group, held_out, id, max_output_tokens, max_words,"
-    " mcp_servers, metadata, output_file,"
-    " prompt, reference, right, tags, wrong"
+    " mcp_servers, metadata, output_file, outputs,"
+    " prompt, reference, right, tags, tests, wrong"
 )
 WRONG: dict[str, tuple[object, str, str]] = {
     "an empty list": ([], "s: no cases", "Add at least one case."),

@@ -506,7 +506,7 @@ def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(
     assert f"also installed: {SAILOR}." in shown
     assert "5 of 6 queries are on the right side of 50%" in shown
     listed = upskill("runs").out
-    assert re.search(r"Recall +Accuracy +Of\n.* 56% +72%", listed)
+    assert re.search(r"Recall +Accuracy +Covers\n.* 56% +72%", listed)
     assert "Passes" not in listed  # a rate of 72% would look like answers that passed
     assert upskill("show", "last", "--json").code == 0
     upskill("eval", write_skill(six / "other"), *STUDENT)

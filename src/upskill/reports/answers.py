@@ -128,7 +128,7 @@ def _finding(finding: CheckFinding) -> RenderableType:
     mark = SIGNS[finding.passed] if finding.decides else "·"
     beside = "" if finding.decides else " (does not count)"
     line = f"{mark} {finding.check}: {printable(finding.reason)}{beside}"
-    return Paragraph(line, "dim", indent=0, hanging=2)
+    return Paragraph(line, "dim", indent=0, hanging=2, folds=True)
 
 
 def _activity(draw: Draw) -> Iterator[str]:

@@ -24,10 +24,15 @@ def indented(part: RenderableType) -> Padding:
 
 
 class Paragraph:
-    """Text wrapped between words. A word longer than the line stays whole, so it can be copied."""
+    """Text wrapped between words. A word longer than the line stays whole, so it can be copied, unless `folds`: inside
+    of something else, what is too wide would be lost.
+    """
 
-    def __init__(self, text: str, style: str = "", *, indent: int = 2, hanging: int = 0) -> None:
+    def __init__(
+        self, text: str, style: str = "", *, indent: int = 2, hanging: int = 0, folds: bool = False
+    ) -> None:
         self.text, self.style, self.indent, self.hanging = text, style, indent, hanging
+        self.folds = folds
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         style = console.get_style(self.style) if self.style else Style.null()
@@ -37,7 +42,7 @@ class Paragraph:
                 max(20, options.max_width),
                 initial_indent=" " * self.indent,
                 subsequent_indent=" " * (self.indent + self.hanging),
-                break_long_words=False,
+                break_long_words=self.folds,
                 break_on_hyphens=False,
             )
             for part in wrapped or [""]:

@@ -14,16 +14,16 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from upskill.errors import MissingTool, UsageError
+from upskill.errors import MissingTool, SandboxError, UsageError, wrap_trial_errors
 from upskill.installation import add_extra
-from upskill.sandboxes import SandboxBackend
+from upskill.sandboxes import Sandbox, SandboxBackend, Setup
 
 DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 # Where the driver's libraries are when they are not below /usr, which every sandbox shows.
@@ -91,6 +91,16 @@ async def gpu_turn() -> AsyncGenerator[None]:
         _held.reset(token)
         if descriptor is not None:
             os.close(descriptor)
+
+
+@asynccontextmanager
+async def open_in_turn(kind: SandboxBackend, setup: Setup) -> AsyncGenerator[Sandbox]:
+    """A sandbox; one with a GPU has it for itself."""
+    async with gpu_turn() if setup.gpu else nullcontext():
+        with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
+            sandbox = await kind.open(setup)
+        async with sandbox:
+            yield sandbox
 
 
 async def _lock(descriptor: int) -> None:

@@ -42,7 +42,7 @@ async def grade(
 ) -> AsyncGenerator[tuple[SuiteCheck, Finding]]:
     """Each check with what it finds, in the order of the suite. Without a delivery there is only the answer.
 
-    A check that crashes fails. Errors are what no student can cause.
+    A check that crashes fails. Errors are what no student can cause, and bugs.
     """
     checks = case.checks if checks is None else checks
     reads_output = delivery is not None and bool(case.output_file)
@@ -124,6 +124,8 @@ async def _look(case: Case, named: SuiteCheck, evidence: Evidence) -> Finding:
             error.message = f"checking {named.name}{error.message.removeprefix(doing)}"
         raise
     except TrialError as error:
+        if error.traceback:  # a bug of ours, or of a plug-in
+            raise
         return Finding(
             False, f"the check broke: {error.message.removeprefix(f'{doing}: ')}", broke=True
         )

@@ -20,9 +20,10 @@ from upskill.checks.denial import denies
 from upskill.checks.extract import Extract
 from upskill.checks.room import Delivery
 from upskill.checks.tools import ToolCalled
-from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
+from upskill.errors import CheckError, SandboxError, UsageError
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, short
 from upskill.sandboxes import Limits, Sandbox, SandboxBackend, Setup, choose_sandbox
+from upskill.sandboxes.gpu import open_in_turn
 from upskill.skills import Skill
 from upskill.suites.grading import collect_delivery, grade
 from upskill.suites.shapes import Script
@@ -48,9 +49,7 @@ class SandboxOpener:
                 self._backend = self._backend or (await choose_sandbox(self.name or None)).backend
             except UsageError as error:
                 raise SandboxError(error.message) from error
-        with wrap_trial_errors(SandboxError, f"opening a sandbox ({self._backend.name})"):
-            sandbox = await self._backend.open(setup)
-        async with sandbox:
+        async with open_in_turn(self._backend, setup) as sandbox:
             yield sandbox
 
 

@@ -270,17 +270,14 @@ def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:
 @asynccontextmanager
 async def _open_sandbox(plan: Plan, case: Case, setup: Setup) -> AsyncGenerator[Sandbox]:
     from upskill.sandboxes import SANDBOXES, SandboxBackend, choose_sandbox  # noqa: PLC0415 - only where something acts
-    from upskill.sandboxes.gpu import gpu_turn  # noqa: PLC0415
+    from upskill.sandboxes.gpu import open_in_turn  # noqa: PLC0415
 
     # `evaluate` has tried it out; a trial that is run by itself has that still to do.
     kind: SandboxBackend = (
         SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose_sandbox()).backend
     )
-    async with gpu_turn() if case.gpu else nullcontext():
-        with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
-            sandbox = await kind.open(replace(setup, gpu=case.gpu))
-        async with sandbox:
-            yield sandbox
+    async with open_in_turn(kind, replace(setup, gpu=case.gpu)) as sandbox:
+        yield sandbox
 
 
 class _Judge:
