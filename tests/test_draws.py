@@ -445,6 +445,25 @@ async def test_a_server_that_answers_from_a_cache_is_asked_once_a_case(tmp_path:
     assert len(calls) == 2 + 4
 
 
+async def test_a_command_of_several_runs_probes_once(tmp_path: Path) -> None:
+    calls: list[Call] = []
+
+    def answer(call: Call) -> Spoken:
+        calls.append(call)
+        return "The tide came in. " * 5
+
+    async with Loopback(answer) as server:
+        plan = plan_at(server, tmp_path)
+        models = Models(ModelContext())
+        with open_store(tmp_path / "store") as store:
+            for each in (plan, with_another_text(plan)):
+                await evaluate(each, store=store, models=models)
+            assert [run.plan.exact for run in store.runs()] == [("any",), ("any",)]
+            tokens = [store.spent(run)["student"][0] for run in store.runs()]
+    assert len([call for call in calls if is_probe(call)]) == 2
+    assert tokens[0] > tokens[1] > 0, "the bill has the probe once"
+
+
 async def test_the_probe_keeps_the_ceilings(tmp_path: Path) -> None:
     student = Student()
     async with Loopback(student) as server:
@@ -489,7 +508,7 @@ async def test_rounds_end_where_every_verdict_stands(tmp_path: Path) -> None:
             assert (len(again), run.plan.in_rounds) == (12, True)
 
 
-def test_a_run_says_what_it_is_for(home: Path) -> None:
+def test_a_run_says_what_it_is_for(home: Path, upskill: Upskill) -> None:
     skill = Skill.load(write_skill(home / "greeter"))
     plan = make_plan(skill, models=[write_script(home / "m.yaml")], options=PlanOptions(keys={}))
     with open_store(STORE) as store:
@@ -499,3 +518,7 @@ def test_a_run_says_what_it_is_for(home: Path) -> None:
             asyncio.run(evaluate(plan, store=store, models=models, options=options))
         assert [run.purpose for run in store.runs()] == ["search", "eval"]
         assert [run.purpose for run in store.runs(listed=True)] == ["eval"]
+    for options, purposes in (((), ["eval"]), (("--all",), ["search", "eval"])):
+        rows = upskill("runs", "--json", *options).json
+        assert [row["purpose"] for row in rows] == purposes
+        assert len(upskill("runs", "--csv", "-", *options).out.splitlines()) == 1 + len(purposes)

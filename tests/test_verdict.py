@@ -193,7 +193,7 @@ def of_models(letters: Mapping[str, Cases]) -> list[Outcome]:
     return [row for model, cases in letters.items() for row in both(cases, model=model)]
 
 
-def test_several_models_share_the_error_of_readings_at_95_as_holm_does() -> None:
+def test_several_models_share_the_error_as_holm_does() -> None:
     same = alike(10, "P", "P")
     rows = of_models({"a": alike(10, "F", "P"), "b": same, "c": alike(10, "F", "P"), "d": same})
     found = {verdict.model: verdict for verdict in compute_verdicts(rows)}
@@ -203,7 +203,9 @@ def test_several_models_share_the_error_of_readings_at_95_as_holm_does() -> None
     assert found["b"].tasks is not None
     width = width_of_no_difference(10, 0.975)
     assert found["b"].tasks.interval == pytest.approx((-width, width), abs=1e-4)
-    assert {verdict.these.level for verdict in found.values()} == {0.99}, "no Holm at 99 %"
+    assert {verdict.these.level for verdict in found.values()} == {0.99}, "enough for five models"
+    eight = compute_verdicts(of_models(dict.fromkeys("abcdefgh", same)))
+    assert [verdict.these.level for verdict in eight] == pytest.approx([1 - 0.05 / 8] * 8)
 
 
 def test_beside_models_that_decide_another_needs_less() -> None:

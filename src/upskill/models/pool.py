@@ -49,6 +49,7 @@ class Models:
         self._users = 0
         self._cached: list[CachedModel] = []
         self.hits_elsewhere = 0  # of other processes that worked for this one
+        self.answers_from_cache: dict[str, bool] = {}  # by name, of servers that were probed
 
     @property
     def hits(self) -> int:

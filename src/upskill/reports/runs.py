@@ -189,6 +189,7 @@ def _to_json(row: Row) -> dict[str, object]:
         "created": run.created,
         "skill": run.skill,
         "model": row.verdict["model"],
+        "purpose": run.purpose,
         "other_suite": run.plan.other_suite,
         "trials": run.trials,
         "finished": run.finished,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -232,24 +232,10 @@ def fill_excess(
     for key, trial in sorted(more.trials.items()):
         partner = fewer.trials.get(key)
         if trial.passed is None and partner is not None and partner.passed is not None:
-            guess = with_result(trial, passes)
+            guess = replace(trial, passed=passes)
             filled.append(Pair(partner, guess) if more is after else Pair(guess, partner))
     filled.sort(key=lambda pair: pair.difference, reverse=not against_skill)
     return filled[: missing.excess]
-
-
-def with_result(trial: Outcome, passed: bool) -> Outcome:
-    return Outcome(
-        model=trial.model,
-        case=trial.case,
-        arm=trial.arm,
-        seed=trial.seed,
-        passed=passed,
-        input_tokens=0,
-        output_tokens=0,
-        cost_usd=None,
-        group=trial.group,
-    )
 
 
 def total_tokens(outcome: Outcome) -> int:

@@ -86,24 +86,25 @@ def compute_splits(
 def _read_together(
     weighings: Mapping[str, _Weighing], about: About, options: VerdictOptions
 ) -> dict[str, Reading]:
-    """The readings of all models. At 95 % they share the error as Holm does: who decides leaves more to the others."""
-    if about == "tasks":
-        weighings = {model: each for model, each in weighings.items() if each.fresh}
+    """The readings of all models. They share the error as Holm does: who decides leaves more to the others."""
     readings: dict[str, Reading] = {}
     sharing: list[_Weighing] = []
     for model, weighing in weighings.items():
-        level = weighing.level(about, options)
-        if level == LEVEL_OF_TASKS and len(weighings) > 1 and weighing.can_decide:
+        if about == "tasks" and not weighing.fresh:
+            continue
+        if weighing.can_decide:
             sharing.append(weighing)
         else:
-            readings[model] = weighing.read(about, level, options)
+            readings[model] = weighing.read(about, weighing.level(about, options), options)
     while sharing:
-        level = 1.0 - (1.0 - LEVEL_OF_TASKS) / len(sharing)
-        latest = {each.model: each.read(about, level, options) for each in sharing}
-        open_ones = [
-            each for each in sharing if latest[each.model].decision not in ("helps", "hurts")
-        ]
-        readings |= latest
+        shared = 1.0 - (1.0 - LEVEL_OF_TASKS) / len(sharing)
+        open_ones: list[_Weighing] = []
+        for weighing in sharing:
+            level = max(shared, weighing.level(about, options))
+            reading = weighing.read(about, level, options)
+            readings[weighing.model] = reading
+            if reading.decision not in ("helps", "hurts"):
+                open_ones.append(weighing)
         if len(open_ones) == len(sharing):
             break
         sharing = open_ones

@@ -51,7 +51,7 @@ def chance_to_show(
     level: float = LEVEL_OF_TASKS,
     suites: int = SUITES,
 ) -> Chances:
-    """`level` is the one at which tasks like these are read: higher where several models share the error."""
+    """`level` is the one at which the cases count as units: higher where several models share the error."""
     if cases < 2 and draws < 2:
         return Chances(0.0, 0.0, 0.0)
     rng = np.random.default_rng((SEED, cases, draws))

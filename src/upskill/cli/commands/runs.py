@@ -97,7 +97,7 @@ def command(
         is_short = not (as_json or csv_file or every)
         runs = (
             run
-            for run in opened.runs(newest_first=True, listed=is_short)
+            for run in opened.runs(newest_first=True, listed=not every)
             if not skills or run.skill in skills
         )
         if csv_file:

@@ -61,7 +61,7 @@ def make_forecasts(plan: Plan, seen: Mapping[str, str], store: Store | None) -> 
         baseline = USUAL_BASELINE if measured is None else measured
         is_exact = plan.is_exact(model)
         draws = plan.rounds_of(model)
-        # Several models share the error of what is said at 95 %.
+        # Several models share the error.
         level = 1.0 - (1.0 - LEVEL_OF_TASKS) / len(plan.addresses)
         chances: dict[float, Chances] = {}
         for lift in LIFTS:
@@ -75,8 +75,8 @@ def make_forecasts(plan: Plan, seen: Mapping[str, str], store: Store | None) -> 
             if len(groups) == cases:
                 either = on_all.either
             chances[lift] = Chances(tasks=on_fresh.tasks, these=on_all.these, either=either)
-        of_these = best_pass_rate(cases * draws, level if is_exact else LEVEL_OF_THESE)
-        best = {"these": of_these}
+        level_of_these = level if is_exact else max(level, LEVEL_OF_THESE)
+        best = {"these": best_pass_rate(cases * draws, level_of_these)}
         if groups:
             best["tasks"] = best_pass_rate(len(groups), level)
         yield Forecast(

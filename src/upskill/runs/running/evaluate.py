@@ -18,7 +18,13 @@ from upskill.models import Address
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan, Purpose, Result, Trial
-from upskill.runs.planning.stored_plan import Analysis, StoredSkill, StoredSuite, other_suite
+from upskill.runs.planning.stored_plan import (
+    Analysis,
+    ProbeResult,
+    StoredSkill,
+    StoredSuite,
+    other_suite,
+)
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.running.executors.local import Local
@@ -197,7 +203,7 @@ class _Run:
         )
 
     async def _probe(self, run: Run, waiting: Collection[str]) -> Run:
-        """Once a run, of the models that have trials left: whose server answers from a cache draws nothing anew."""
+        """Of the models that have trials left, once a command: a cache draws nothing anew."""
         if self.models.cache == "replay" or not self.executor.makes_live_calls:
             return run
         probes = dict(run.plan.probes)
@@ -205,18 +211,24 @@ class _Run:
             is_due = address.name in waiting and address.name not in probes
             if not is_due or not self.plan.draws[address.name].needs_probe:
                 continue
-            try:
-                found = await probe_for_cache(await self.models.uncached(address))
-            except CeilingReached as reached:
-                self.halted = reached.message
-                break
+            known = self.models.answers_from_cache.get(address.name)
+            if known is None:
+                try:
+                    found = await probe_for_cache(await self.models.uncached(address))
+                except CeilingReached as reached:
+                    self.halted = reached.message
+                    break
+                self.models.answers_from_cache[address.name] = found.from_cache
+                if found.from_cache:
+                    self.events.message(
+                        f"{address.name} answers from a cache: one draw a case is all there is."
+                    )
+            else:
+                found = ProbeResult(from_cache=known)
             probes[address.name] = found
             if found.from_cache:
                 from_cache = self.plan.from_cache | {address.name}
                 self.plan = replace(self.plan, from_cache=from_cache)
-                self.events.message(
-                    f"{address.name} answers from a cache: one draw a case is all there is."
-                )
         return self._store_plan(run, probes=probes)
 
     def _note_start(self, run: Run) -> Run:
