@@ -127,7 +127,7 @@ async def test_the_prompts_own_examples_pass_the_gate() -> None:
     suite = await write_suite(SKILL, says({"cases": shown}), count=4)
     assert [one.id for one in suite.cases] == [one["id"] for one in shown]
     assert {named.name for one in suite.cases for named in one.checks} >= {
-        "not_regex",
+        "command_line",
         "equals",
         "json_schema",
         "regex",
@@ -303,17 +303,6 @@ async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
     assert await leaks(**json_case) == set()
 
 
-def test_the_pattern_that_test_writers_are_shown_takes_options_before_the_subcommand() -> None:
-    (pattern,) = re.findall(r"`(\\bkiln.*?)`", read_prompt("check_kinds"))
-    for command in (
-        "kiln pack --dry --owner ada",
-        "kiln --dry pack --owner='ada'",
-        "kiln --owner ada --dry pack x",
-    ):
-        assert re.search(pattern, command), command
-    assert not re.search(pattern, "kiln pack --dry --owner bob")
-
-
 async def test_a_case_that_is_sent_back_for_several_reasons_is_named_once() -> None:
     ahead = {
         "kind": "regex",
@@ -327,6 +316,18 @@ async def test_a_case_that_is_sent_back_for_several_reasons_is_named_once() -> N
     sent_back = user(teacher.asked[1])
     assert sent_back.count(f"case {weak['id']!r}: ") == 1
     assert "start a pattern at the command or name itself" in sent_back
+
+
+async def test_a_writer_names_the_spellings_of_an_option_beside_the_command() -> None:
+    texts = ["tern list --nest=reef", "tern ls --nest=reef", "-n --nest"]
+    listed = case(1) | {
+        "checks": [{"kind": "command_line", "texts": texts, "number": 0, "exact": False}],
+        "reference": "tern ls -n reef",
+        "right": [*texts[:2], "tern -nreef ls", "`tern list -n reef`", "tern ls -n=reef"],
+        "wrong": ["tern ls", "tern ls reef", "tern ls -n", "tern -n ls reef", "tern -n reef"],
+    }
+    suite = await write_suite(SKILL, says({"cases": [listed, *map(case, (2, 3, 4))]}), count=4)
+    assert suite.cases[0].checks[0].config == {"command": texts[:2], "aliases": [["-n", "--nest"]]}
 
 
 # How long an answer may be.
@@ -411,12 +412,12 @@ async def test_the_acting_examples_pass_the_gate_in_a_sandbox() -> None:
 async def test_commands_are_offered_and_taken_only_where_students_act() -> None:
     teacher = says({"cases": [acting(1), *(case(n) for n in range(1, 4))]})
     await write_suite(SKILL, teacher, count=3)
-    assert "command" not in json.dumps(teacher.asked[0].schema)
+    assert '"command"' not in json.dumps(teacher.asked[0].schema)
     assert "shell script" not in teacher.asked[0].messages[0].text
     assert "'command' is not one of the kinds of checks above" in await told(acting(1))
     teacher = says({"cases": [case(n) for n in range(1, 4)]})
     await write_suite(SKILL, teacher, count=3, acts=True)
-    assert "command" in json.dumps(teacher.asked[0].schema)
+    assert '"command"' in json.dumps(teacher.asked[0].schema)
     assert "shell script" in teacher.asked[0].messages[0].text
 
 

@@ -46,7 +46,7 @@ OF_THE_ANSWER = (
         "not_regex",
         "min_length",
     ),
-    *("max_length", "json_schema"),
+    *("max_length", "json_schema", "command_line"),
 )
 
 LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
@@ -215,6 +215,18 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
         '{"a": }',
         False,
         "the answer is not JSON: a value is missing (line 1, column 7)",
+    ),
+    (
+        {"command_line": "tern deploy api --env=prod -f"},
+        "tern deploy -f --env prod api",
+        True,
+        "the answer is the command 'tern deploy api --env=prod -f'",
+    ),
+    (
+        {"command_line": ["tern undo api", "tern deploy api --back=1"]},
+        "tern deploy api",
+        False,
+        "the answer is not one of the commands 'tern undo api', 'tern deploy api --back=1'",
     ),
     (
         {"json_schema": {"type": "number"}},
@@ -501,7 +513,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"zzz": "x"},
         "suite.yaml: no check named 'zzz'",
-        "Known: command, compiles, contains, contains_any,",
+        "Known: command, command_line, compiles, contains,",
     ),
     (
         {"json_schema": {"type": "objet"}},

@@ -3,8 +3,8 @@
 A check's fields are what a suite file may say; the first is the short form: `- contains: hello`. Checks run in suite
 order, so that `extract` can put code into a file for those that follow.
 
-Kinds: `answer` (its text), `json_schema`, `judge` (a model grades it), `files`, `extract` (code into a file),
-`programs` (run on what was delivered), `kernel` (CUDA, in tiers), `tools` (what was done). They share `texts`,
+Kinds: `answer` (its text), `json_schema`, `command_line`, `judge` (a model grades it), `files`, `extract` (code into
+a file), `programs` (run on what was delivered), `kernel` (CUDA, in tiers), `tools` (what was done). They share `texts`,
 `denial`, `workspace` (where they look and work) and `room` (what comes there).
 """
 
@@ -40,6 +40,7 @@ CHECKS = Registry(
         "min_length": "upskill.checks.answer:MinLength",
         "max_length": "upskill.checks.answer:MaxLength",
         "json_schema": "upskill.checks.json_schema:JsonSchema",
+        "command_line": "upskill.checks.command_line:CommandLine",
         "judge": "upskill.checks.judge:Judge",
         "file_exists": "upskill.checks.files:FileExists",
         "file_contains": "upskill.checks.files:FileContains",

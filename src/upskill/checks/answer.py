@@ -13,11 +13,11 @@ from upskill.checks.texts import (
     Pattern,
     Texts,
     WrittenText,
-    blocks,
     describe_match,
     enumerate_texts,
     find,
     lacking,
+    whole_answers,
 )
 from upskill.plain import quoted
 
@@ -150,11 +150,10 @@ class Equals(Check):
         expected = normalize(text, ignore_case=self.ignore_case)
         if self.exact or not expected:  # a text of nothing but marks is meant as it is
             return answer.strip() == text.strip()
-        candidates = {answer, answer.strip().rpartition("\n")[2]}
-        codes = [code for _, code in blocks(answer)]
-        if len(codes) == 1:
-            candidates.add(codes[0])
-        return any(normalize(each, ignore_case=self.ignore_case) == expected for each in candidates)
+        return any(
+            normalize(each, ignore_case=self.ignore_case) == expected
+            for each in whole_answers(answer)
+        )
 
 
 class StartsWith(Check):

@@ -114,6 +114,15 @@ def blocks(answer: str) -> Iterator[tuple[str, str]]:
         yield language, _joined(lines)
 
 
+def whole_answers(answer: str) -> list[str]:
+    """What counts as the answer where an explanation may stand before it: all of it, its last line, its only code."""
+    candidates = [answer, answer.strip().rpartition("\n")[2]]
+    codes = [code for _, code in blocks(answer)]
+    if len(codes) == 1:
+        candidates += codes
+    return candidates
+
+
 def _joined(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 

@@ -47,7 +47,7 @@ WORD_CHECKS = ("contains", "contains_any", "equals", "starts_with")
 BESIDE = ("max_length", "not_contains", "not_regex")
 CHECK_KINDS = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
-    *("json_schema", "max_length"),
+    *("command_line", "json_schema", "max_length"),
 )
 ACTING_KINDS = (
     "file_exists",
@@ -576,6 +576,10 @@ def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
             return [{kind: {"text": texts, "exact": exact}}]
         case "starts_with":
             return [{kind: {"text": first, "exact": exact}}]
+        case "command_line":
+            aliases = [text.split() for text in texts if text.startswith("-")]
+            commands = [text for text in texts if not text.startswith("-")]
+            return [{kind: {"command": commands, "aliases": aliases}}]
         case "json_schema":
             try:
                 return [{kind: json.loads(first)}]
