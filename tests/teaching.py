@@ -106,7 +106,7 @@ def case(number: int) -> dict[str, Any]:
         "wrong": [
             WORDS[number % len(WORDS)],
             f"The {thing} has no name.",
-            f"Not {word}.",
+            WORDS[(number + 1) % len(WORDS)],
             "Nobody knows.",
             "Bounty",
         ],

@@ -319,12 +319,11 @@ sys.argv[1:] = ["eval", "--help"]
 try:
     main()
 finally:
-    from upskill.checks import denial
     from upskill.models import parsing
     from upskill.runs import stores
     from upskill.settings import Settings
     Settings.load({"HOME": "/nowhere"}, "/nowhere")
-    globals = {**vars(denial), **vars(parsing), **vars(stores)}
+    globals = {**vars(parsing), **vars(stores)}
     compiled = [name for name, value in globals.items() if isinstance(value, re.Pattern)]
     print("built:", Settings.__pydantic_complete__, *compiled)
 """

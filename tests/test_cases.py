@@ -265,9 +265,7 @@ async def test_a_case_that_is_never_fixed_is_left_out_after_two_requests() -> No
         assert "disagree: word-1." in lines[-1]
 
 
-async def test_checks_that_take_all_right_answers_and_a_denial_too_are_sent_back_once_more() -> (
-    None
-):
+async def test_checks_that_take_all_right_answers_and_wrong_ones_are_sent_back_once_more() -> None:
     any_text = [{"kind": "regex", "texts": ["."], "number": 0, "exact": False}]
     teacher, suite, _ = await fixing(
         case(1) | {"checks": STRICT}, fixed(any_text), fixed(case(1)["checks"])
@@ -279,43 +277,23 @@ async def test_checks_that_take_all_right_answers_and_a_denial_too_are_sent_back
     assert len(suite.cases) == 4
 
 
-async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
-    plain = {"reference": "Aurora", "checks": [{"contains": "Aurora"}, {"max_length": 30}]}
-    assert await leaks(**plain) == {"refusal"}  # and a denial, which has the same fix
-    assert await leaks(reference="It is 9.0", checks=[{"regex": r"^It is.*9\.0"}]) == {"denied"}
-    regex = {"reference": "9.0", "checks": [{"regex": r"\b9\.0\b"}]}
-    assert await leaks(**regex) == {"refusal"}
-    fixed = {
-        "reference": "Aurora",
-        "checks": [{"contains": {"text": "Aurora", "asserted": True}}, {"max_length": 30}],
-    }
-    assert await leaks(**fixed) == set()
+async def test_guesses_are_tried_on_every_case() -> None:
     assert await leaks(reference="Yes, with `-f`", checks=[{"starts_with": "yes"}]) == {
         "yes",
         "format",
     }
     assert await leaks(reference="No", checks=[{"equals": "no"}]) == {"no"}
-    # What denies something itself, or is taken out of the answer, is not denied once more.
-    assert await leaks(reference="Never on Fridays", checks=[{"contains": "never on fridays"}]) == {
-        "refusal"
-    }
     json_case = {"reference": '{"a": 5}', "checks": [{"json_schema": {"const": {"a": 5}}}]}
     assert await leaks(**json_case) == set()
 
 
 async def test_a_case_that_is_sent_back_for_several_reasons_is_named_once() -> None:
-    ahead = {
-        "kind": "regex",
-        "texts": [f"^(?=[^\\n]*{case(1)['reference']})"],
-        "number": 0,
-        "exact": False,
-    }
-    weak = case(1) | {"checks": [ahead]}
+    anything = {"kind": "regex", "texts": ["."], "number": 0, "exact": False}
+    weak = case(1) | {"checks": [anything]}
     teacher = says({"cases": [weak, case(2), case(4)]}, {"cases": [case(1)]})
     await write_suite(SKILL, teacher, count=3)
     sent_back = user(teacher.asked[1])
     assert sent_back.count(f"case {weak['id']!r}: ") == 1
-    assert "start a pattern at the command or name itself" in sent_back
 
 
 async def test_a_writer_names_the_spellings_of_an_option_beside_the_command() -> None:

@@ -269,10 +269,9 @@ async def test_refused_cases_are_replaced_and_a_held_out_one_is_never_shown() ->
 async def test_a_case_goes_back_with_its_own_evidence_and_advice_that_its_writer_can_follow() -> (
     None
 ):
-    """A writer has no field `asserted`: all that it looks for has to be asserted already."""
     starts = [{"kind": "starts_with", "texts": ["It is"], "number": 0, "exact": False}]
-    denied = case(2) | {"checks": starts, "reference": "It is Krane", "evidence": ["e2"]}
-    bad = [case(1) | {"evidence": ["e1"], "reference": "Bounty"}, denied]
+    wrong = case(2) | {"checks": starts, "reference": "Krane", "evidence": ["e2"]}
+    bad = [case(1) | {"evidence": ["e1"], "reference": "Bounty"}, wrong]
     answers = [{"cases": [*bad, case(3)]}, {"cases": [case(1), case(2)]}]
     material = gather("words", examples=["first -> one", "second -> two", "third -> three"])
     teacher = says(*answers)
@@ -282,8 +281,6 @@ async def test_a_case_goes_back_with_its_own_evidence_and_advice_that_its_writer
     assert '\\"third\\"' in first
     assert '\\"third\\"' not in second
     assert '\\"second\\"' in second
-    assert "asserted" not in second
-    assert "a text that the answer denies does not count" in second
     # A case that cites nothing may need anything.
     teacher = says({"cases": [bad[0] | {"evidence": []}, case(2), case(3)]}, {"cases": [case(1)]})
     await write_suite(material, teacher, count=3)

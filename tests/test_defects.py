@@ -143,9 +143,6 @@ def test_11_a_refusal_that_names_the_keywords_can_be_told_from_an_answer(
     done = upskill("eval", strict, "-m", refusal, "--json")
     assert done.json["models"][0]["skill"]["passed"] == 0
     assert done.json["warnings"] == []
-    loose = write_skill(home / "loose", suite=cases | {"checks": [{"contains": "ahoy"}]})
-    warnings = upskill("eval", loose, "-m", refusal, "--json").json["warnings"]
-    assert any("a refusal that names the keywords passes" in warning for warning in warnings)
 
 
 def test_17_an_errored_call_saves_no_tokens(home: Path, upskill: Upskill) -> None:

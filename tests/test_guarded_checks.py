@@ -574,3 +574,11 @@ def test_keeps_is_refused_with_the_outputs_that_replace_it() -> None:
     with pytest.raises(UsageError, match="`keeps` is no more") as refused:
         Suite.parse([{"prompt": "Fix it.", "checks": command("make", keeps=["src", "a.py"])}])
     assert 'outputs: ["src", "a.py"]' in refused.value.hint
+
+
+def test_asserted_is_refused_with_the_lines_that_replace_it() -> None:
+    contains = {"contains": {"text": "A1", "asserted": True}}
+    with pytest.raises(UsageError, match="contains: `asserted` is no more") as refused:
+        Suite.parse([{"prompt": "Which?", "checks": [contains]}])
+    assert '{"contains": {"text": "A1"}}' in refused.value.hint
+    assert '{"equals": "A1"}' in refused.value.hint

@@ -260,7 +260,7 @@ def writer_of(*codes: str) -> list[dict[str, Any]]:
                 f"{CODES[code]}!",
                 f"Say {CODES[code]}.",
             ],
-            "wrong": ["11", "I do not know that.", "none", f"It is not {CODES[code]}.", "alfa"],
+            "wrong": ["11", "I do not know that.", "none", "the fleet's own", "alfa"],
         }
         for code in codes
     ]

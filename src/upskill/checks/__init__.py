@@ -5,7 +5,7 @@ order, so that `extract` can put code into a file for those that follow.
 
 Kinds: `answer` (its text), `json_schema`, `command_line`, `judge` (a model grades it), `files`, `extract` (code into
 a file), `programs` (run on what was delivered), `kernel` (CUDA, in tiers), `tools` (what was done). They share `texts`,
-`denial`, `workspace` (where they look and work) and `room` (what comes there).
+`workspace` (where they look and work) and `room` (what comes there).
 """
 
 from __future__ import annotations
@@ -209,8 +209,20 @@ def _outputs_instead(name: str, config: Mapping[str, Any]) -> str:
     )
 
 
+def _answer_alone_instead(name: str, config: Mapping[str, Any]) -> str:
+    plain = {field: value for field, value in config.items() if field != "asserted"}
+    lines = f"Write this, which looks for the text and nothing else: {json.dumps({name: plain})}."
+    if name in ("contains", "contains_any"):
+        alone = json.dumps({"equals": plain.get("text")})
+        lines += f" Better, if one text is the answer: ask for it alone, and write: {alone}."
+    return lines
+
+
 # Fields that checks had, and what to write instead.
-RETIRED: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {"keeps": _outputs_instead}
+RETIRED: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
+    "keeps": _outputs_instead,
+    "asserted": _answer_alone_instead,
+}
 
 
 def _nothing_beside(name: str) -> str:

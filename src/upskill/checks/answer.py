@@ -31,14 +31,8 @@ RECITED = 0.5  # share of a skill that makes an answer a recital
 class _Search(Check):
     text: Texts
     ignore_case: bool = True
-    asserted: bool = False
 
     def absent(self, evidence: Evidence) -> list[str]:
-        return lacking(
-            self.text, evidence.answer, ignore_case=self.ignore_case, asserted=self.asserted
-        )
-
-    def _unmentioned(self, evidence: Evidence) -> list[str]:
         return lacking(self.text, evidence.answer, ignore_case=self.ignore_case)
 
     def present(self, evidence: Evidence) -> list[str]:
@@ -47,34 +41,25 @@ class _Search(Check):
 
 
 class Contains(_Search):
-    """Passes when the answer has this text, or every one of these texts, in it. With `asserted` a mention that the
-    answer denies ("not X", "I cannot help with X") does not count."""
+    """Passes when the answer has this text, or every one of these texts, in it, whatever it says of them."""
 
     async def run(self, evidence: Evidence) -> Finding:
         if absent := self.absent(evidence):
-            denied = [text for text in absent if text not in self._unmentioned(evidence)]
-            lacks = f"lacks {enumerate_texts([text for text in absent if text not in denied])}"
-            denies = f"mentions {enumerate_texts(denied)} only to deny it"
-            return Finding(
-                False,
-                f"the answer {' and '.join([lacks] * (denied != absent) + [denies] * bool(denied))}",
-            )
+            return Finding(False, f"the answer lacks {enumerate_texts(absent)}")
         return Finding(True, f"the answer has {enumerate_texts(self.text)}")
 
 
 class ContainsAny(_Search):
-    """Passes when the answer has at least one of these texts in it; `asserted` as in `contains`."""
+    """Passes when the answer has at least one of these texts in it."""
 
     async def run(self, evidence: Evidence) -> Finding:
         if present := self.present(evidence):
             return Finding(True, f"the answer has {enumerate_texts(present)}")
-        denies = "denies every mention" if self._unmentioned(evidence) != self.text else "has none"
-        return Finding(False, f"the answer {denies} of {enumerate_texts(self.text)}")
+        return Finding(False, f"the answer has none of {enumerate_texts(self.text)}")
 
 
 class NotContains(_Search):
-    """Passes when the answer has none of these texts in it; with `asserted` it may name one to deny it ("A, not B").
-    Says nothing about an empty answer."""
+    """Passes when the answer has none of these texts in it. Says nothing about an empty answer."""
 
     async def run(self, evidence: Evidence) -> Finding:
         if present := self.present(evidence):
@@ -85,26 +70,24 @@ class NotContains(_Search):
 
 
 class Regex(Check):
-    """Passes when this regular expression is found in the answer. Case counts unless `ignore_case` is true; with
-    `asserted` a match that the answer denies ("not X", "I cannot help with X") does not count."""
+    """Passes when this regular expression is found in the answer. Case counts unless `ignore_case` is true."""
 
     pattern: Pattern
     ignore_case: bool = False
     multiline: bool = True
-    asserted: bool = False
 
     async def run(self, evidence: Evidence) -> Finding:
-        options = {"ignore_case": self.ignore_case, "multiline": self.multiline}
-        match = await find(self.pattern, evidence.answer, **options, asserted=self.asserted)
-        if match is None and self.asserted and await find(self.pattern, evidence.answer, **options):
-            return Finding(
-                False, f"the answer matches {quoted(self.pattern)} only where it denies it"
-            )
+        match = await find(
+            self.pattern,
+            evidence.answer,
+            ignore_case=self.ignore_case,
+            multiline=self.multiline,
+        )
         return describe_match("the answer", self.pattern, match)
 
 
 class NotRegex(Regex):
-    """Passes when this regular expression is nowhere in the answer; with `asserted` it may match what is denied."""
+    """Passes when this regular expression is nowhere in the answer."""
 
     async def run(self, evidence: Evidence) -> Finding:
         matches = await super().run(evidence)

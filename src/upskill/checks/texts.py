@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from upskill.checks import Finding, Text
-from upskill.checks.denial import MAX_MENTIONS, is_denied
 from upskill.errors import CheckError
 from upskill.plain import as_list, quoted
 from upskill.worker import work
@@ -51,27 +49,8 @@ def enumerate_texts(texts: list[str]) -> str:
     return ", ".join(map(quoted, texts))
 
 
-def _readings(text: str) -> list[str]:
-    """The text as it is, and as a person reads it: continued lines are one line, and bold text is text."""
-    joined = re.sub(r"[ \t]*\\\r?\n[ \t]*", " ", text)
-    return [*dict.fromkeys((text, re.sub(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*", r"\1", joined)))]
-
-
-def lacking(
-    texts: list[str], content: str, *, ignore_case: bool, asserted: bool = False
-) -> list[str]:
-    """The texts that the content lacks or, with `asserted`, only denies."""
-    if asserted:
-        flags = re.IGNORECASE if ignore_case else 0
-        return [
-            text
-            for text in texts
-            if all(
-                is_denied(reading, *match.span())
-                for reading in _readings(content)
-                for match in islice(re.finditer(re.escape(text), reading, flags), MAX_MENTIONS)
-            )
-        ]
+def lacking(texts: list[str], content: str, *, ignore_case: bool) -> list[str]:
+    """The texts that are not in the content."""
     if ignore_case:
         content = content.casefold()
         return [text for text in texts if text.casefold() not in content]
@@ -150,31 +129,18 @@ def describe_match(where: str, pattern: str, match: str | None) -> Finding:
 
 
 async def find(
-    pattern: str,
-    text: str,
-    *,
-    ignore_case: bool = False,
-    multiline: bool = True,
-    asserted: bool = False,
+    pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True
 ) -> str | None:
-    """The first match or None; with `asserted` one that the text, as it is or as a person reads it, does not deny."""
+    """The first match or None."""
     flags = (re.IGNORECASE if ignore_case else 0) | (re.MULTILINE if multiline else 0)
-    for reading in _readings(text) if asserted else [text]:
-        try:
-            match = await work(search, pattern, reading, int(flags), asserted=asserted)
-        except TimeoutError as error:
-            raise CheckError(
-                f"the pattern {quoted(pattern)} ran {error}; avoid nested repetition such as (a+)+"
-            ) from None
-        if match is not None:
-            return match
-    return None
+    try:
+        return await work(search, pattern, text, int(flags))
+    except TimeoutError as error:
+        raise CheckError(
+            f"the pattern {quoted(pattern)} ran {error}; avoid nested repetition such as (a+)+"
+        ) from None
 
 
-def search(pattern: str, text: str, flags: int, *, asserted: bool = False) -> str | None:
-    matches = re.finditer(pattern, text, flags)
-    if asserted:
-        matches = (
-            match for match in islice(matches, MAX_MENTIONS) if not is_denied(text, *match.span())
-        )
-    return next((match[0] for match in matches), None)
+def search(pattern: str, text: str, flags: int) -> str | None:
+    match = re.search(pattern, text, flags)
+    return match[0] if match else None

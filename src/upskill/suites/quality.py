@@ -10,13 +10,12 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from upskill.checks import Check, SuiteCheck
-from upskill.checks.denial import denies
 from upskill.checks.extract import Extract
 from upskill.checks.room import Delivery
 from upskill.checks.tools import ToolCalled
@@ -128,10 +127,8 @@ WORDS = {
     "values": "what its schema asks for, copied from the prompt, passes",
     "skill": "the skill recited in full passes",
     "short": "the skill recited in full passes: it is no longer than max_length allows",
-    "refusal": "a refusal that names the keywords passes",
     "yes": 'the answer "Yes." passes',
     "no": 'the answer "No." passes',
-    "denied": 'a denial of its own reference ("It is not …") passes',
     "other": "the reference answer of another case passes",
     "reference": "its own reference answer fails",
     "right": "one of its right answers fails",
@@ -141,7 +138,7 @@ WORDS = {
     "sampled": "answers that know nothing were not tried, because each takes a run on the GPU",
 }
 ADVICE = {
-    "empty": "add a check that an empty answer fails, such as contains or min_length",
+    "empty": "add a check that an empty answer fails, such as contains",
     "unknown": "look for something that only a right answer says",
     "json": "list the required fields, and check their values",
     "fence": "check what the code does, with command or python",
@@ -150,10 +147,8 @@ ADVICE = {
     "values": "the prompt gives the values away: ask so that a student has to know them",
     "skill": "set max_length, so that an answer that recites the skill fails",
     "short": "lower max_length to less than the length of the skill",
-    "refusal": "add `asserted: true` to contains and regex, or check where in the answer they appear",
     "yes": "ask for the reason or the thing itself, so that a guess is not right half the time",
     "no": "ask for the reason or the thing itself, so that a guess is not right half the time",
-    "denied": "add `asserted: true` to contains and regex, so that denied text does not count",
     "other": "look for something that only this case's answer contains",
     "reference": "fix the reference or the check",
     "right": "make the checks accept it, or fix the answer",
@@ -165,9 +160,6 @@ ADVICE = {
 UNTRIED = ("untried", "sampled")
 
 
-MAX_DENIED = 200  # characters of a reference that is put into a sentence
-
-
 @dataclass(frozen=True, slots=True)
 class WeakCase:
     case: str
@@ -176,12 +168,7 @@ class WeakCase:
     answer: str = ""  # the right or wrong one that is judged otherwise
 
     def __str__(self) -> str:
-        return self.explain({})
-
-    def explain(self, advice: Mapping[str, str]) -> str:
-        """With this advice in place of the usual one."""
-        usual = ADVICE[self.probe]
-        return f"case {self.case!r}: {WORDS[self.probe]} ({self.reason}); {advice.get(self.probe, usual)}"
+        return f"case {self.case!r}: {WORDS[self.probe]} ({self.reason}); {ADVICE[self.probe]}"
 
 
 def summarize_weak(weak: Iterable[WeakCase], most: int = 3) -> list[str]:
@@ -253,12 +240,8 @@ async def probe_case(
     ) or ["max_length"]
     why = f"{', '.join(held)} {'pass' if held[1:] else 'passes'}"
     for probe, answer in guesses(case, skill, others) if guess else ():
-        alike = {
-            (probe, ""),
-            ("refusal", "") if probe == "denied" else (probe, ""),
-        }  # a denial has the same fix
         try:
-            if alike.isdisjoint(weak) and await case_probe.failure(answer) is None:
+            if (probe, "") not in weak and await case_probe.failure(answer) is None:
                 add(probe, why)
                 if probe == "empty":  # whatever else passes tells no more
                     break
@@ -294,7 +277,7 @@ async def passes_untouched(case: Case, opener: SandboxOpener | None = None) -> b
 def guesses(
     case: Case, skill: Skill | None = None, others: Iterable[Case] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Answers to a case that know nothing about it, or deny what is right."""
+    """Answers to a case that know nothing about it."""
     yield "empty", ""
     yield "unknown", "I do not know."
     yield "yes", "Yes."
@@ -314,12 +297,6 @@ def guesses(
             "short" if any(named.name == "max_length" for named in case.checks) else "skill",
             skill.body,
         )
-    if keywords := _keywords(case.checks):
-        yield "refusal", f"I cannot help with {', '.join(keywords)}."
-    if reference := _deniable(case):
-        yield "refusal", f"I cannot help with {reference}."
-        yield "denied", f"It is not {reference}."
-        yield "denied", f"Do not use {reference}."
     own, checks = _words(case.reference), [named.config for named in case.checks]
     for other in others:
         # One with all words of the right answer, or for which the same is looked for, may well be right.
@@ -328,14 +305,6 @@ def guesses(
         ] == checks
         if other.id != case.id and not same:
             yield "other", other.reference
-
-
-def _deniable(case: Case) -> str:
-    """The reference, if denying it is surely wrong: short, no denial itself, and never checked in parts."""
-    reference = case.reference.strip().rstrip(".")
-    is_extracted = any(named.name in ("extract", "json_schema") for named in case.checks)
-    plain = "\n" not in reference and len(reference) <= MAX_DENIED and not denies(reference)
-    return reference if plain and not is_extracted else ""
 
 
 def only_by_acting(suite: Suite) -> str:
@@ -414,17 +383,6 @@ def _in_asked_format(case: Case, language: str) -> str:
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[\w.-]*\w|[^\w\s.,`'\"]", text.casefold()))
-
-
-def _keywords(checks: Iterable[SuiteCheck]) -> list[str]:
-    """The words a refusal would have to name, from the checks that look for plain text."""
-    keywords: list[str] = []
-    for named in checks:
-        if named.name in ("contains", "contains_any", "equals", "starts_with"):
-            mapping = as_mapping(named.config)
-            texts: Any = mapping.get("text") if mapping else named.config
-            keywords += [str(text) for text in (as_list(texts) or [texts])]
-    return keywords
 
 
 MAX_DEPTH = 12  # of a schema that refers to itself

@@ -60,16 +60,6 @@ PLAIN_CHECKS = frozenset(
 )  # an answer that just lists the words passes these
 # A suite of at least so many cases needs other checks in a quarter of them, of at least so many kinds.
 VARIETY_FROM, OTHER_KINDS = 10, 2
-# What a writer can do about a leak: it cannot set every field that a person can.
-_ELSEWHERE = (
-    "a text that the answer denies does not count; check for more of the right answer, or for where it appears, and"
-    " start a pattern at the command or name itself: `^(?=…)` finds the line, denied or not"
-)
-WRITER_ADVICE = {
-    "empty": "add a check that an empty answer fails, such as contains",
-    "refusal": _ELSEWHERE,
-    "denied": _ELSEWHERE,
-}
 CHALLENGES = (
     "challenges"  # in the metadata of a counterexample: the line of the skill that misleads
 )
@@ -345,7 +335,7 @@ class _SuiteWriter:
         if overruled := overruled_answer(case.reference, case.evidence, self.material):
             return None, f"case {case.id!r}: {overruled}"
         if weak := await self._probe(case):
-            first, *others = (each.explain(WRITER_ADVICE) for each in weak[:3])
+            first, *others = map(str, weak[:3])
             return None, "; ".join(
                 [first, *(why.removeprefix(f"case {case.id!r}: ") for why in others)]
             )
@@ -453,9 +443,7 @@ def _explain_problems(answered: AnsweredCase, weaknesses: Iterable[WeakCase]) ->
             name for name, text in answered.answers.items() if weak.answer and text == weak.answer
         ]
         why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
-        problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {
-            weak.probe: weak.explain(WRITER_ADVICE)
-        }
+        problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {weak.probe: str(weak)}
     return problems
 
 
@@ -558,20 +546,9 @@ def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
             in_prompt = number and _names_number(prompt, number)
             return [{kind: {"characters": number, "brief": True}}] if in_prompt else []
         case "contains" | "contains_any" | "not_contains":
-            return [
-                {
-                    kind: {
-                        "text": texts,
-                        "asserted": True,
-                        **({"ignore_case": False} if exact else {}),
-                    }
-                }
-            ]
+            return [{kind: {"text": texts, "ignore_case": False} if exact else texts}]
         case "regex" | "not_regex":
-            return [
-                {kind: {"pattern": text, "ignore_case": not exact, "asserted": True}}
-                for text in texts or [""]
-            ]
+            return [{kind: {"pattern": text, "ignore_case": not exact}} for text in texts or [""]]
         case "equals":
             return [{kind: {"text": texts, "exact": exact}}]
         case "starts_with":
