@@ -882,71 +882,98 @@ def claims(before: Floats, after: Floats) -> tuple[bool, bool]:
     return is_said, is_said and any(helps_with_missing(before, after, with_rule=True))
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What one arm loses of suites whose skill does nothing."""
+
+    name: str
+    cases: int
+    runs: int
+    rate: float  # that both arms pass at
+
+    def claimed(self, sims: int, *key: object) -> tuple[float, float]:
+        """How often a lift is claimed, without the rule and with it."""
+        of_baseline, of_skill = FAULTS[self.name]
+        rng = rng_of("missing", self.name, self.cases, self.runs, self.rate, *key)
+        shape = (sims, self.cases, self.runs)
+        before = lose(rng, rng.random(shape) < self.rate, *of_baseline)
+        after = lose(rng, rng.random(shape) < self.rate, *of_skill)
+        shares = np.mean([claims(*suite) for suite in zip(before, after, strict=True)], axis=0)
+        return float(shares[0]), float(shares[1])
+
+
+def power_with_missing(
+    cases: int, runs: int, lift: float, share: float, sims: int, *key: object
+) -> list[Floats]:
+    """Power on tasks and on these cases, without the rule and with it, where both arms lose this share."""
+    rng = rng_of("alike", cases, runs, *key)
+    rates = chances(rng, (sims, cases), (0.2, 0.2 + lift))
+    before, after = (lose(rng, draw(rng, rate, runs), share, share) for rate in rates)
+    return [
+        np.mean(
+            [
+                helps_with_missing(*suite, with_rule=with_rule)
+                for suite in zip(before, after, strict=True)
+            ],
+            axis=0,
+        )
+        for with_rule in (False, True)
+    ]
+
+
 def missing_table(sims: int) -> Section:
     section = Section("Missing answers")
     shapes = ((12, 1), (20, 1), (12, 5), (20, 3), (40, 3))
     rows: list[Sequence[object]] = []
-    found: list[tuple[float, str]] = []
-    for name, (of_baseline, of_skill) in FAULTS.items():
+    found: list[tuple[float, Fault]] = []
+    for name in FAULTS:
         cells: list[str] = []
         for cases, runs in shapes:
             worst = (0.0, 0.0)
             for rate in (0.3, 0.5, 0.7):
-                rng = rng_of("missing", name, cases, runs, rate)
-                shape = (sims, cases, runs)
-                before = lose(rng, rng.random(shape) < rate, *of_baseline)
-                after = lose(rng, rng.random(shape) < rate, *of_skill)
-                shares = np.mean(
-                    [claims(*suite) for suite in zip(before, after, strict=True)], axis=0
-                )
-                found.append((float(shares[1]), f"{cases} × {runs} at {rate:g}, {name}"))
-                worst = max(worst, (float(shares[1]), float(shares[0])))
+                fault = Fault(name, cases, runs, rate)
+                without, with_rule = fault.claimed(sims)
+                found.append((with_rule, fault))
+                worst = max(worst, (with_rule, without))
             cells.append(f"{100 * worst[1]:.1f} → {100 * worst[0]:.1f}")
         rows.append((name, *cells))
     section.show(("lost in one arm", *(f"{cases} × {runs}" for cases, runs in shapes)), rows)
     section.say(
         f"False `helps` in %, either question, the worst of pass rates .3, .5, .7: no rule → with it. {sims:,} suites a"
-        " cell. `hurts` is the mirror image. One or two answers that only one arm loses are no more than chance, so"
-        " with 20 cases drawn once the rule does little."
+        " cell; for the table at the top, the three worst cells are simulated again with five times as many. `hurts` is"
+        " the mirror image. One or two answers that only one arm loses are no more than chance, so with 20 cases drawn"
+        " once the rule does little. Counting two as well would lower the worst figure to 2.8 %, and cost another point"
+        " of power where calls of both arms fail alike."
     )
-    share, where = max(found)
+    found.sort(key=lambda cell: cell[0])
+    again = [(fault.claimed(5 * sims, "again")[1], fault) for _, fault in found[-3:]]
+    share, fault = max(again, key=lambda cell: cell[0])
+    where = f"{fault.cases} × {fault.runs} at {fault.rate:g}, {fault.name}"
     section.targets.append(Target("a server that fails in one arm: false", 100 * share, 2.7, where))
-    rows, costs = [], list[tuple[float, str]]()
-    for cases, runs, lift in ((12, 5, 0.3), (20, 3, 0.3), (20, 5, 0.3), (40, 3, 0.2), (20, 1, 0.5)):
+    rows, costs = [], list[tuple[float, tuple[int, int, float]]]()
+    for world in ((12, 5, 0.3), (20, 3, 0.3), (20, 5, 0.3), (40, 3, 0.2), (20, 1, 0.5)):
         cells = []
         for share in (0.0, 0.02, 0.05, 0.09):
-            rng = rng_of("alike", cases, runs)
-            rates = chances(rng, (sims // 2, cases), (0.2, 0.2 + lift))
-            before, after = (lose(rng, draw(rng, rate, runs), share, share) for rate in rates)
-            shares = [
-                np.mean(
-                    [
-                        helps_with_missing(*suite, with_rule=with_rule)
-                        for suite in zip(before, after, strict=True)
-                    ],
-                    axis=0,
-                )
-                for with_rule in (False, True)
-            ]
-            cells.append(
-                " · ".join(
-                    f"{100 * off:.0f} → {100 * on:.0f}" for off, on in zip(*shares, strict=True)
-                )
-            )
+            off, on = power_with_missing(*world, share, sims // 2)
+            both = zip(off, on, strict=True)
+            cells.append(" · ".join(f"{100 * one:.0f} → {100 * two:.0f}" for one, two in both))
             if share == 0.05:
-                costs.append((float(shares[0][0] - shares[1][0]), f"{cases} × {runs}"))
+                costs.append((float(off[0] - on[0]), world))
+        cases, runs, lift = world
         rows.append((f"{cases} × {runs}, +{100 * lift:.0f}", *cells))
     section.show(("calls of both arms that fail alike", "0 %", "2 %", "5 %", "9 %"), rows)
-    section.say("Power in %, tasks · these: no rule → with it.")
-    share, where = max(costs)
-    section.targets.append(
-        Target(
-            "5 % of all calls fail: points of power that the rule costs, tasks",
-            100 * share,
-            3.0,
-            where,
-        )
+    section.say(
+        f"Power in %, tasks · these: no rule → with it. {sims // 2:,} suites a cell, and four times as many for the two"
+        " worst at 5 % in the table at the top. With 20 cases drawn once, most of what the rule costs is that more than"
+        " 15 % of an arm decide nothing: that happens by chance."
     )
+    worst_costs: list[tuple[float, str]] = []
+    for _, world in sorted(costs)[-2:]:
+        off, on = power_with_missing(*world, 0.05, 2 * sims, "again")
+        worst_costs.append((float(off[0] - on[0]), f"{world[0]} × {world[1]}"))
+    cost, where = max(worst_costs)
+    name = "5 % of all calls fail: points of power that the rule costs, tasks"
+    section.targets.append(Target(name, 100 * cost, 3.0, where))
     return section
 
 

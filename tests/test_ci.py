@@ -669,6 +669,7 @@ def test_what_an_exact_student_was_seen_to_lose_is_the_fact(
     assert edit["lost"] == sorted(f"drawer-{number}" for number in range(facts, CASES))
     assert f"{counted(CASES - facts, 'case')} lost, 0 gained of {CASES}" in row["reason"]
     assert ("no longer passes `drawer-" in done.out) is (mark != "pass")
+    assert ("✅" in done.out) is (mark == "pass")
 
 
 @pytest.mark.parametrize(("facts", "mark"), [(0, "warn"), (1, "open"), (CASES, "pass")])

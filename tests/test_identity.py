@@ -219,4 +219,6 @@ async def test_a_run_that_several_snapshots_answered_says_so(home: Path) -> None
     said = "tiny: 2 snapshots answered (tiny-2026-01-01: 4 trials and tiny-2026-02-01: 2 trials)."
     assert evaluation.verdicts[0].caveats == (said,)
     assert one.snapshots == {"tiny": {"tiny-2026-01-01": 2}}
-    assert one.verdicts[0].caveats == ("2 cases of earlier runs left the suite: greet-2, greet-3.",)
+    assert one.verdicts[0].caveats == (
+        "2 cases of earlier runs not in this suite: greet-2, greet-3.",
+    )

@@ -404,7 +404,15 @@ def test_cases_that_leave_the_suite_take_their_draws_along(
         write_suite(week.skill, 6)
         part = week.eval()
         assert asked() == 2 * 3 * CASES + 2 * 3 * 6
-        assert part["caveats"][0].startswith("6 cases of earlier runs left the suite: drawer-10,")
+        assert part["caveats"][0].startswith(
+            "6 cases of earlier runs not in this suite: drawer-10,"
+        )
+        chosen = week.skill / "evals" / "suite.json"
+        copy = chosen.rename(week.home / "chosen.json")
+        assert week.eval("--tests", copy)["lift"] == part["lift"]
+        copy.write_text(copy.read_text().replace('"drawer-', '"renamed-'))
+        assert week.eval("--tests", copy)["caveats"] == part["caveats"]
+        assert asked() == 2 * 3 * CASES + 2 * 3 * 6, "in a copy of the suite, too"
         write_suite(week.skill)
         assert week.eval()["lift"] == whole["lift"]
         assert asked() == 2 * 3 * CASES + 2 * 3 * 6

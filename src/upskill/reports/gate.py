@@ -26,7 +26,7 @@ from upskill.reports.report import (
 from upskill.runs.running.gate import Answer, Checked
 from upskill.skills.changes import SkillChange
 from upskill.traces import NO_USAGE, Usage
-from upskill.verdicts.gate import MARKS, Mark
+from upskill.verdicts.gate import MARKS, Mark, worst_mark
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Verdict
 
@@ -105,7 +105,8 @@ def advice(checked: Checked) -> str:
 
 
 def _headlines(result: GateResult) -> Iterator[Headline]:
-    mark: Mark = "block" if result.is_blocked else "pass"
+    marks: list[Mark] = [each.mark for each in result.measured if each.mark]
+    mark = "block" if result.is_blocked else worst_mark(marks) or "pass"
     yield Headline(f"{result.summary}.", MARK_TONES[mark], MARKS[mark])
     yield from (_headline(each, result) for each in result.measured)
 

@@ -102,7 +102,7 @@ class Plan:
         default_factory=dict[str, int]
     )  # of models that have other numbers of rounds
     from_cache: frozenset[str] = frozenset()  # models whose servers answer from a cache
-    dropped: tuple[str, ...] = ()  # cases that earlier runs of this suite had
+    dropped: tuple[str, ...] = ()  # cases of earlier runs that had some of these
     shuffle: int = 0  # the seed of the order in which the trials of a round run
     replay: str = ""  # a hash of the recorded replies that it is played from; no part of a trial
     replay_of: tuple[str, str] | None = None  # then: the run that was recorded, and when it began

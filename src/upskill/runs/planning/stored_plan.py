@@ -235,7 +235,7 @@ class StoredPlan:
         default_factory=dict[str, int]
     )  # of models that have other numbers of rounds
     from_cache: tuple[str, ...] = ()  # models whose servers answer from a cache
-    dropped: tuple[str, ...] = ()  # cases that earlier runs of its suite had
+    dropped: tuple[str, ...] = ()  # cases of earlier runs that had some of these
     shuffle: int = 0  # the seed of the order in which the trials of a round ran
     salt: str = ""
     setup: str = ""  # of the plan: runs with the same one have draws of the same kind

@@ -28,7 +28,7 @@ def find_caveats(plan: StoredPlan, snapshots: Mapping[str, Mapping[str, int]]) -
         yield f"Only {cases}: a part of a suite gives no verdict."
     if plan.dropped:
         dropped = ", ".join(plan.dropped[:MAX_NAMED]) + (", …" if plan.dropped[MAX_NAMED:] else "")
-        yield f"{counted(len(plan.dropped), 'case')} of earlier runs left the suite: {dropped}."
+        yield f"{counted(len(plan.dropped), 'case')} of earlier runs not in this suite: {dropped}."
     if plan.reference_skill:
         yield "The baseline is another version of the skill."
     in_own = [

@@ -24,16 +24,19 @@ Source = tuple[int, str]  # the number of a run, and the key of a result there
 
 
 def find_dropped_cases(plan: Plan, store: Store) -> tuple[str, ...]:
-    """Cases that earlier runs of this suite had and it has no more: their results may be why the others are left."""
+    """Cases that ran together with some of this suite's and are not in it: their results may have chosen these."""
     if plan.purpose != "eval" or plan.suite.part or plan.replay:
         return ()
+    ids = plan.suite.by_id
+    prompts = {case.prompt for case in plan.suite.cases}
     dropped: set[str] = set()
-    now = plan.suite.by_id.keys()
     for run in store.recent_runs(plan.skill.name):
-        before = run.plan.suite
-        is_same = before.source == plan.suite.source and not before.part and run.purpose == "eval"
-        if is_same and before.by_id.keys() & now:
-            dropped |= before.by_id.keys() - now
+        if run.purpose != "eval" or run.plan.part:
+            continue
+        cases = run.plan.suite.cases
+        gone = {case.id for case in cases if case.id not in ids and case.prompt not in prompts}
+        if len(gone) < len(cases):
+            dropped |= gone
     return tuple(sorted(dropped))
 
 
