@@ -555,7 +555,6 @@ UNPROVEN = [
     (f"{TASK} I am not sure.", TASK, "the task says"),
     ("Which of them makes a release? Hm.", "Which of them makes a release?", "the task says"),
     ("Well, tern ship and tern deploy.", "tern ship and tern deploy", "the task says"),
-    (f"Hm. {TASK[:-1]}, {TASK}", f"{TASK[:-1]}, {TASK}", "the task says"),
 ]
 
 
@@ -609,7 +608,7 @@ def kind(quote: str, *, passed: bool = True) -> dict[str, Any]:
 async def test_a_statement_does_not_pass_on_evidence_that_is_not_in_the_answer() -> None:
     for quote, why in (
         ("thanks", "'thanks' is not in the answer"),
-        ("leas", "'leas' is not in the answer"),
+        ("leas", "'leas' is too short to prove anything"),
         ("…", "no words of the answer are quoted"),
         ("please … thanks", "'please … thanks' is not in the answer"),
         ("", "no words of the answer are quoted"),
@@ -653,13 +652,8 @@ async def test_a_quote_is_found_in_scripts_without_spaces_between_words() -> Non
         assert (await judged({"statement": "It is kind."}, Judge(kind(quote)), answer)).passed, (
             quote
         )
-    for part, answer in (
-        ("чай", "чайка летит"),
-        ("ern", "使用tern部署"),
-        ("1", "共12个"),
-        ("დილა", "დილაობით"),
-    ):
-        with pytest.raises(JudgeError, match="is not in the answer"):
+    for part, answer in (("чай", "чайка летит"), ("ern", "使用tern部署"), ("1", "共12个")):
+        with pytest.raises(JudgeError, match="is too short to prove anything"):
             await judged({"statement": "It is kind."}, Judge(kind(part), kind(part)), answer)
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from conftest import Upskill, read_check, write_script, write_skill
 from upskill.checks import CHECKS, Check, Evidence, Finding, read_checks
-from upskill.checks.extract import find_code
 from upskill.checks.kernel import build as build_module
 from upskill.checks.kernel import gpu_process, trial_run
+from upskill.checks.kernel.build import find_code
 from upskill.checks.kernel.cubin import read_cubin
 from upskill.checks.kernel.task import read_signature, read_task
 from upskill.errors import MissingTool, UsageError

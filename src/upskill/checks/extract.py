@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.texts import Texts, blocks
 from upskill.checks.workspace import Path, SandboxCheck, in_words, sandbox_of
 from upskill.plain import counted
-
-# Languages of what stands beside code: how it is called or built, and what came of it.
-BESIDE_CODE = (
-    *(
-        "bash",
-        "cmake",
-        "console",
-        "json",
-        "log",
-        "make",
-        "makefile",
-        "markdown",
-        "md",
-        "output",
-        "plaintext",
-        "py",
-    ),
-    *("python", "sh", "shell", "text", "toml", "txt", "yaml", "yml", "zsh"),
-)
 
 
 class Extract(SandboxCheck):
@@ -59,25 +38,3 @@ class Extract(SandboxCheck):
         return Finding(
             True, f"copied {counted(len(code.splitlines()), 'line')} from the answer to {self.to}"
         )
-
-
-def find_code(answer: str, marks: Sequence[str]) -> str | None:
-    """The code of an answer that should have all of these marks, as words of their own: the last fenced block that has,
-    or the blocks that have them together; the whole answer where nothing is fenced. None where no mark is found at all.
-    A block in the language of a call or a log counts only where no other has a mark."""
-    fenced = [*blocks(answer)] or [("", answer)]
-    marked = [(language, code) for language, code in fenced if _marks_of(code, marks)]
-    codes = [code for language, code in marked if language not in BESIDE_CODE] or [
-        code for _, code in marked
-    ]
-    if not codes:
-        return None
-    if complete := [code for code in codes if _marks_of(code, marks) == {*marks}]:
-        return complete[-1]
-    joined = "\n".join(codes)
-    return joined if _marks_of(joined, marks) == {*marks} else codes[-1]
-
-
-def _marks_of(text: str, marks: Sequence[str]) -> set[str]:
-    """`launch` is no mark of `__launch_bounds__`."""
-    return {mark for mark in marks if re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", text)}

@@ -1,6 +1,6 @@
 """Where checks look and work: the workspace of the room, and a folder there for each check.
 
-Programs get a clean environment: a PATH without folders that can be written to, and an empty home.
+Programs get a clean environment: the PATH of the room, in which no student ever worked, and an empty home.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SITE = """
 import os, sys
 sys.path += [os.path.dirname(os.path.abspath(sys.argv[0])), {workspace!r}]
 """
-_MAKE = 'umask 077; made=$(mktemp -d) && cd "$made" && mkdir home python scratch && pwd'
+_MAKE = 'umask 077; cd "$(mktemp -d)" && mkdir home python scratch && printf "%s\\n" "$PATH" "$PWD"'
 _PUT = 'cat >"$1"'
 _FIND = 'for name; do command -v -- "$name" && exit; done; exit 1'
 
@@ -136,11 +136,8 @@ class CheckDir:
 
     async def put(self, name: str, content: str) -> str:
         path = f"{self.root}/{name}"
-        alone = with_only(PATH=self.path)
-        done = await self.sandbox.run(
-            [*alone, "/bin/sh", "-c", _PUT, "sh", path], stdin=content.encode("utf-8", "replace")
-        )
-        expect(done)
+        data = content.encode("utf-8", "replace")
+        expect(await self.sandbox.run(["/bin/sh", "-c", _PUT, "sh", path], stdin=data))
         return path
 
     async def find(self, names: Sequence[str], *, beside: Sequence[str] = ()) -> str:
@@ -161,6 +158,7 @@ class CheckDir:
         variables = {
             **ENVIRONMENT,
             "PYTHONPATH": f"{self.root}/python",
+            "PYTHONPYCACHEPREFIX": f"{self.root}/python",  # no bytecode of the student's
             "PATH": ":".join([self.path, *beside]),
             "HOME": f"{self.root}/home",
             "TMPDIR": self.scratch,
@@ -189,23 +187,17 @@ class ProgramCheck(SandboxCheck):
 async def open_check_dir(evidence: Evidence) -> AsyncGenerator[CheckDir]:
     """A folder that is gone afterwards, with every process that was started there."""
     sandbox = sandbox_of(evidence)
-    # It runs no program.
-    done = await sandbox.run(["/bin/sh", "-c", 'printf "%s\\n%s\\n" "$PATH" "${TMPDIR:-/tmp}"'])
-    path, temporary = done.output.splitlines()
-    writable = (f"{sandbox.workspace}/", f"{sandbox.home}/", f"{temporary}/")
-    folders = [folder for folder in path.split(":") if folder.startswith("/")]
-    own = ":".join(folder for folder in folders if not f"{folder}/".startswith(writable))
-    alone = with_only(PATH=own, TMPDIR=temporary)
-    root = expect(await sandbox.run([*alone, "/bin/sh", "-c", _MAKE])).output.strip()
+    made = expect(await sandbox.run(["/bin/sh", "-c", _MAKE]))
+    path, root = made.output.splitlines()
     check_dir = CheckDir(
-        sandbox, root, own, evidence.check_files, in_own_workspace=evidence.in_own_workspace
+        sandbox, root, path, evidence.check_files, in_own_workspace=evidence.in_own_workspace
     )
     await check_dir.put("python/sitecustomize.py", _SITE.format(workspace=sandbox.workspace))
     try:
         yield check_dir
     finally:
         await sandbox.kill_processes()
-        await sandbox.run([*alone, "rm", "-rf", "--", root])
+        await sandbox.run(["rm", "-rf", "--", root])
 
 
 def with_only(**variables: str) -> list[str]:

@@ -10,17 +10,16 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import Any
 
-import regex
-
 from upskill.plain import digest
 from upskill.suites.suite import Case
 
 SHARE = 0.9  # of their words that two prompts have in common
 MAX_ADDED = 3  # words that one of two prompts may have on top
-_NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_TOKEN = regex.compile(
-    rf"[{_NO_SPACES}]|[\w\p{{M}}--[{_NO_SPACES}]]+|[^\w\s\p{{M}}.,;:!?'\"…]", regex.V1
+# Thai, Lao, Myanmar; Khmer; Kana; Han
+_NO_SPACES = (
+    r"\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+_TOKEN = re.compile(rf"[{_NO_SPACES}]|[^\W{_NO_SPACES}]+|[^\w\s.,;:!?'\"…]")
 _FILLERS = frozenset(
     re.findall(
         r"\w+",
@@ -92,6 +91,8 @@ def describe_near_duplicates(groups: Mapping[str, str], most: int = 3) -> list[s
 def telling_words(prompt: str) -> frozenset[str]:
     """The words of a prompt, and its signs other than punctuation; of scripts without spaces, each character."""
     text = _NUMBER_AT_END.sub("", _unnumbered(prompt)).casefold().replace("_", " ")
+    # A mark that cannot be composed with its letter would end the word.
+    text = "".join(char for char in text if not unicodedata.category(char).startswith("M"))
     words = frozenset(_TOKEN.findall(text))
     return (words - _FILLERS) or words or frozenset((text,))
 

@@ -12,8 +12,8 @@ from typing import Annotated, TypeVar
 from pydantic import Field
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.extract import find_code
 from upskill.checks.kernel.cubin import CompiledKernel, read_cubin
+from upskill.checks.texts import blocks
 from upskill.checks.workspace import MAX_FILE_BYTES, in_words, sandbox_of
 from upskill.errors import MissingTool
 from upskill.plain import digest
@@ -38,6 +38,24 @@ EMPTY = "__global__ void empty() {}\n"
 _SPILLS = re.compile(
     r"Function properties for (\S+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
 )
+# Languages of what stands beside code: how it is called or built, and what came of it.
+BESIDE_CODE = (
+    *(
+        "bash",
+        "cmake",
+        "console",
+        "json",
+        "log",
+        "make",
+        "makefile",
+        "markdown",
+        "md",
+        "output",
+        "plaintext",
+        "py",
+    ),
+    *("python", "sh", "shell", "text", "toml", "txt", "yaml", "yml", "zsh"),
+)
 
 
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
@@ -55,6 +73,28 @@ class Build:
 
 T = TypeVar("T")
 _built: dict[str, Build] = {}
+
+
+def find_code(answer: str, marks: Sequence[str]) -> str | None:
+    """The code of an answer that should have all of these marks, as words of their own: the last fenced block that has,
+    or the blocks that have them together; the whole answer where nothing is fenced. None where no mark is found at all.
+    A block in the language of a call or a log counts only where no other has a mark."""
+    fenced = [*blocks(answer)] or [("", answer)]
+    marked = [(language, code) for language, code in fenced if _marks_of(code, marks)]
+    codes = [code for language, code in marked if language not in BESIDE_CODE] or [
+        code for _, code in marked
+    ]
+    if not codes:
+        return None
+    if complete := [code for code in codes if _marks_of(code, marks) == {*marks}]:
+        return complete[-1]
+    joined = "\n".join(codes)
+    return joined if _marks_of(joined, marks) == {*marks} else codes[-1]
+
+
+def _marks_of(text: str, marks: Sequence[str]) -> set[str]:
+    """`launch` is no mark of `__launch_bounds__`."""
+    return {mark for mark in marks if re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", text)}
 
 
 async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, str] | Finding:
