@@ -229,7 +229,7 @@ CASES = {
     "go test": Guarded(
         {"go.mod": "module sums\n\ngo 1.19\n", "add.go": "package sums\n\nfunc Add(a, b int) int { return a - b }\n", "add_test.go": 'package sums\n\nimport "testing"\n\nfunc TestAdd(t *testing.T) {\n\tif Add(2, 3) != 5 {\n\t\tt.Fatal("wrong")\n\t}\n}\n'},
         "go test ./...", f"{RIGHT} add.go; echo 'package sums' > more.go", GOES, needs="go", planted_right=False,
-        outputs="*.go",
+        outputs="add.go more.go",
     ),
     "cargo test": Guarded(
         {"Cargo.toml": '[package]\nname = "sums"\nversion = "0.1.0"\nedition = "2021"\n', "src/lib.rs": "pub fn add(a: i32, b: i32) -> i32 { a - b }\n", "tests/adds.rs": "#[test]\nfn adds() { assert_eq!(sums::add(2, 3), 5); }\n"},
@@ -566,8 +566,9 @@ def test_a_suite_is_warned_of_a_file_that_decides_and_that_the_student_can_chang
     case = {"prompt": "Fix add.py.", "files": SCORE_FILES, "checks": command("python3 score.py")}
     (warning,) = Suite.parse([case]).warnings
     assert "a check uses score.py, which the student can change" in warning
-    assert "move all that decides to `tests:` or to the `files:` of the check" in warning
+    assert "write `tests: [score.py]` for what decides" in warning
     assert Suite.parse([case | {"outputs": ["add.py"]}]).warnings == ()
+    assert Suite.parse([case | {"tests": ["score.py"]}]).warnings == ()
 
 
 def test_keeps_is_refused_with_the_outputs_that_replace_it() -> None:

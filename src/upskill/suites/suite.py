@@ -262,7 +262,7 @@ class Case:
             decides.append({"gpu": True})
         if self.tests:
             decides.append({"tests": dict(self.tests)})
-        if self.outputs:
+        if self.outputs is not None:
             decides.append({"outputs": self.outputs})
         if self.mcp_servers:
             decides.append({"mcp_servers": dict(self.mcp_servers)})
@@ -472,12 +472,12 @@ def _risks_of(case: Case) -> Iterator[str]:
             "a check looks into the home folder, which is not delivered; have the work done in the"
             " workspace"
         )
-    used = [path for path in case.files if _uses(programs, path)]
+    used = [path for path in case.files if path not in case.tests and _uses(programs, path)]
     if case.outputs is None and used:
+        names = ", ".join(used)
         yield (
-            f"a check uses {listed(used)}, which the student can change: list what is the student's"
-            f" work in `outputs:`, as in `outputs: [{used[0]}]`, and move all that decides to"
-            " `tests:` or to the `files:` of the check"
+            f"a check uses {listed(used)}, which the student can change: write `tests: [{names}]`"
+            f" for what decides, and `outputs: [{names}]` for what is the student's work"
         )
 
 
