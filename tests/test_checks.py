@@ -249,6 +249,15 @@ def test_every_kind_of_check_is_tried_both_ways() -> None:
     assert tried == {(name, passed) for name in OF_THE_ANSWER for passed in (True, False)}
 
 
+@pytest.mark.parametrize(
+    ("unit", "same"), [("!", True), (" .", True), ("\u0301\u0323", False), ("- ", False)]
+)
+async def test_equals_reads_a_million_letters_of_anything(unit: str, *, same: bool) -> None:
+    """Quadratic work would take minutes, and the test's own time limit would end it."""
+    answer = "ahoy" + unit * (1_000_000 // len(unit))
+    assert (await look({"equals": "ahoy"}, answer)).passed is same
+
+
 # Patterns that never come to an end.
 
 ENDLESS = "(a|aa)+$"

@@ -180,6 +180,7 @@ def test_secrets_and_near_misses_are_told_apart_in_both_halves_of_the_corpus() -
         "QVBJ" * 20_000 + " " + "Q" * 50_000,
         "apiVersion: v1\n" * 10_000 + "data:\n" * 10_000,
         "pbkdf2:" * 20_000 + "$1$" * 20_000,
+        "".join(f"password=h0rse{number}battery\n" for number in range(8_000)),
     ],
 )
 def test_no_text_takes_the_rules_long(text: str) -> None:

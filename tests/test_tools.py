@@ -1007,6 +1007,8 @@ async def test_only_where_this_run_keeps_the_skill_counts_as_its_folder(tmp_path
     ]
     for trace in invented:
         assert await leak(trace, "", None, hidden) == "", trace
+    endless = Trace((step("bash", ".a/" * 300_000, command="find ."),))
+    assert await leak(endless, "", None, hidden) == ""  # a quadratic search would take hours
     own_files = HiddenSkill(hidden.skill, "/home/student", "The files: .claude/skills/greeter/a.md")
     of_the_case = Trace((step("bash", ".claude/skills/greeter/a.md", command="find ."),))
     assert await leak(of_the_case, "", None, own_files) == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,14 @@ import pytest
 
 from conftest import greetings, write_skill
 from upskill import Address, Plan, Result, Skill, Suite, Trial
-from upskill.agents import Task
+from upskill.agents import Bounds, Task
 from upskill.agents.chat import chat_request
+from upskill.models import ModelContext
+from upskill.models.pool import Models
 from upskill.plain import digest
-from upskill.runs.planning.plan import GENERATION, CheckFinding
+from upskill.runs.planning.plan import GENERATION, CheckFinding, PlanOptions, make_plan
 from upskill.runs.planning.stored_plan import StoredPlan
+from upskill.runs.running.trial import run_trial
 from upskill.traces import Usage
 
 ONE = Address("one", "openai", "one", "generic", "http://127.0.0.1:1/v1")
@@ -23,9 +28,11 @@ TWO = Address("two", "openai", "two", "generic", "http://127.0.0.1:1/v1")
 JUDGE = Address("judge", "openai", "judge")
 
 
+GREETER = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
+
+
 def plan_of(**changed: Any) -> Plan:
-    skill = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
-    plan = Plan(skill, Suite.parse(greetings(3)), (ONE, TWO), runs=2)
+    plan = Plan(GREETER, Suite.parse(greetings(3)), (ONE, TWO), runs=2)
     return replace(plan, **changed)
 
 
@@ -190,3 +197,16 @@ def test_an_outcome_has_the_numbers_of_its_result() -> None:
     assert (outcome.input_tokens, outcome.output_tokens, outcome.cached_tokens) == (10, 5, 4)
     assert (outcome.cost_usd, outcome.seconds) == (0.25, 1.5)
     assert (outcome.checks_passed, outcome.checks, outcome.passed) == (1, 2, False)
+
+
+@pytest.mark.parametrize("busy", [0.0, 2.5])
+async def test_time_that_upskill_lost_itself_fails_no_trial(tmp_path: Path, busy: float) -> None:
+    script = tmp_path / "slow.yaml"
+    script.write_text("- {answer: ahoy, seconds: 600}\n", encoding="utf-8")
+    options = PlanOptions(agent="tools", sandbox="none", bounds=Bounds(seconds=0.5))
+    plan = make_plan(GREETER, Suite.parse(greetings(1)), [f"scripted:{script}"], options)
+    asyncio.get_running_loop().call_later(0.1, time.sleep, busy)
+    async with Models(ModelContext()) as models:
+        result = await run_trial(plan, next(plan.trials()), models)
+    assert result.passed is (None if busy else False)
+    assert ("upskill itself was busy for 2" in result.error) is bool(busy)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -145,6 +146,12 @@ def quoted(text: str) -> str:
 
 def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def normal_form(text: str) -> str:
+    """NFKC, of long words in pieces: for a million accents on one letter it would take minutes."""
+    pieces = re.findall(r"\s+|\S{1,200}", text)
+    return "".join(unicodedata.normalize("NFKC", piece) for piece in pieces)
 
 
 def counted(number: int, noun: str) -> str:

@@ -28,6 +28,7 @@ CANARY_DIGITS = 16
 CANARY_PATTERN = re.compile(f"{CANARY}[0-9a-f]{{{CANARY_DIGITS}}}")
 SEARCH_SECONDS = 20
 MAX_CANARIES = 10_000
+MAX_HIDDEN = 8  # hidden folders within each other, above one with skills
 
 
 def activated(trace: Trace, skill: str, canary: str = "") -> bool:
@@ -102,12 +103,13 @@ class HiddenSkill:
         shows it before the student or the case has named it.
         """
         name = re.escape(self.skill.name)
-        folder = rf"(?:\.[\w-]+/)+(?:[\w-]+/)?skills/{name}(?![\w-])"
+        hidden = rf"\.[\w-]+/(?:[\w-]+/)?skills/{name}(?![\w-])"
         source = (
             rf"|{re.escape(str(self.skill.folder.resolve()))}(?![\w-])" if self.skill.folder else ""
         )
-        full_path = re.compile(rf"(?:~|\$HOME|\$\{{HOME\}}|{re.escape(self.home)})/{folder}")
-        in_output = re.compile(rf"(?:^|[\s/'\"]){folder}{source}", re.MULTILINE)
+        home = rf"(?:~|\$HOME|\$\{{HOME\}}|{re.escape(self.home)})"
+        full_path = re.compile(rf"{home}/(?:\.[\w-]+/){{0,{MAX_HIDDEN}}}{hidden}")
+        in_output = re.compile(rf"(?:^|[\s/'\"]){hidden}{source}", re.MULTILINE)
         named = self.case
         for number, step in enumerate(trace.steps, 1):
             arguments = _arguments_text(step)

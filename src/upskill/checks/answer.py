@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import ClassVar
 
 from pydantic import Field
@@ -19,7 +18,7 @@ from upskill.checks.texts import (
     lacking,
     whole_answers,
 )
-from upskill.plain import quoted
+from upskill.plain import normal_form, quoted
 
 _FENCE = re.compile(r"^(```|~~~)[^\n`]*\n(.*?)\n?\1$", re.DOTALL)
 _QUOTES = str.maketrans("‘’‚‛“”„‟«»", '\'\'\'\'""""""')
@@ -98,17 +97,20 @@ class NotRegex(Regex):
 
 def normalize(text: str, *, ignore_case: bool = True) -> str:
     """Drops white space, code marks, emphasis, surrounding quotes and a final period."""
-    plain = unicodedata.normalize("NFKC", text).strip()
+    plain = normal_form(text).strip()
     if fenced := _FENCE.match(plain):
         plain = fenced[2]
     plain = " ".join(plain.translate(_QUOTES).replace("`", "").replace("**", "").split())
     plain = re.sub(r"^(?:[-*>•+] )+", "", plain)  # marks of a list or a quotation
-    while True:
-        ends_in_period = plain.endswith((".", "。", "!")) and not plain.endswith("..")
-        inner = (plain[:-1] if ends_in_period else plain).strip(_AROUND)
-        if inner == plain:
-            return plain.casefold() if ignore_case else plain
-        plain = inner
+    plain = plain.lstrip(_AROUND)
+    end = len(plain)
+    while end and (plain[end - 1] in _AROUND or _is_final_period(plain, end)):
+        end -= 1
+    return plain[:end].casefold() if ignore_case else plain[:end]
+
+
+def _is_final_period(text: str, end: int) -> bool:
+    return text[end - 1] in ".。!" and not text.endswith("..", 0, end)
 
 
 class Equals(Check):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
@@ -17,7 +16,7 @@ from upskill.checks.workspace import Path, read_left
 from upskill.errors import JudgeError
 from upskill.models import Message, Reply, Request
 from upskill.models.prompt import read_prompt
-from upskill.plain import as_list, as_mapping, object_schema
+from upskill.plain import as_list, as_mapping, normal_form, object_schema
 
 REFERENCE = "reference"  # stands for the reference of the case
 MAX_FILE_CHARACTERS = 20_000  # characters of a file that the judge is shown
@@ -346,5 +345,5 @@ def _doubt(grade: Grade, texts: Sequence[str], task: str) -> str:
 
 def _plain(text: str) -> str:
     """The words of a text, without spaces, case, Markdown and variants of quotes and dashes."""
-    text = _MARKDOWN.sub("", unicodedata.normalize("NFKC", text.translate(_FORMS)))
+    text = _MARKDOWN.sub("", normal_form(text.translate(_FORMS)))
     return " ".join(text.casefold().split()).strip("\"'.,:;。、 ")

@@ -16,6 +16,7 @@ from upskill.checks.workspace import ENVIRONMENT, in_words, with_only
 from upskill.sandboxes import SYSTEM_PATH, Entry, Limits, MiB, Sandbox, format_size
 
 MAX_FILES = 5_000  # that are delivered, repositories apart
+MAX_ENTRIES = 10_000  # of a workspace that are looked at
 MAX_BYTES = 256 * MiB  # of all that is delivered
 SECONDS = 60.0  # for making files readable
 ALL = "**"
@@ -78,7 +79,7 @@ class Outputs:
     left_behind: tuple[str, ...] = ()  # names of settings that the student's are not taken for
 
     def __contains__(self, path: str) -> bool:
-        parts = PurePosixPath(path).parts
+        parts = path.split("/")
         named = [PurePosixPath(pattern).parts for pattern in self.patterns if pattern != ALL]
         if any(_fits(parts, pattern) for pattern in named):
             return True
@@ -161,7 +162,9 @@ async def collect(sandbox: Sandbox, outputs: Outputs, kept: Mapping[str, str]) -
 
 async def _collect(sandbox: Sandbox, outputs: Outputs, kept: Mapping[str, str]) -> Delivery:
     await sandbox.run(["chmod", "-R", "u+rwX", "."], Limits(wall=SECONDS))
-    entries = await sandbox.list("", 2 * Limits().files)
+    entries = await sandbox.list("", MAX_ENTRIES + 1)
+    if len(entries) > MAX_ENTRIES:
+        return Delivery(problem=f"more than {MAX_ENTRIES:,} files and folders were left")
     repositories = sorted(_find_repositories(entries), key=len)
     work: dict[str, Entry] = {}
     history: dict[str, Entry] = {}
@@ -179,8 +182,7 @@ async def _collect(sandbox: Sandbox, outputs: Outputs, kept: Mapping[str, str]) 
         elif entry.path not in kept or not await _is_as_brought(sandbox, entry, kept[entry.path]):
             left_out.append(entry.path)
     delivered = {**work, **history}
-    paths = {*delivered, *kept}
-    folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
+    folders = {parent for path in {*delivered, *kept} for parent in _folders_above(path)}
     empty = [
         entry.path
         for entry in entries
@@ -191,7 +193,7 @@ async def _collect(sandbox: Sandbox, outputs: Outputs, kept: Mapping[str, str]) 
         problem = f"more than {MAX_FILES:,} files were delivered"
     elif sum(entry.size for entry in delivered.values()) > MAX_BYTES:
         problem = f"more than {format_size(MAX_BYTES)} were delivered"
-    elif clashing := sorted(paths & folders):
+    elif clashing := sorted(folders & {*delivered, *kept}):
         problem = f"{clashing[0]} is a file, and the case has files in a folder of this name"
     if problem:
         return Delivery(left_out=tuple(left_out), problem=problem)
@@ -203,6 +205,11 @@ async def _collect(sandbox: Sandbox, outputs: Outputs, kept: Mapping[str, str]) 
         repositories=tuple(folder for folder in repositories if f"{folder}/HEAD" in files),
         left_out=tuple(left_out),
     )
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _find_repositories(entries: Iterable[Entry]) -> Iterator[str]:

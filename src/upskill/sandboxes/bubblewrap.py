@@ -359,7 +359,7 @@ class BubblewrapSandbox(FolderSandbox):
             ) from None
         self._capture = None
         self._open_folders()
-        self._write_setup_files()
+        await self._write_setup_files()
         if self._setup.proxy_port is not None:
             self.proxy_socket = await open_proxy_socket(
                 self._process_1, self._setup.proxy_port, self._user

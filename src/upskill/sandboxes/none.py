@@ -40,4 +40,4 @@ class NoSandbox(SandboxBackend):
                 return wrap_in_confine(argv, environment, limits, root / "workspace")
             return wrap_in_shell(argv, limits)
 
-        return ProcessSandbox("none", setup, wrap)
+        return await ProcessSandbox("none", setup, wrap).start()

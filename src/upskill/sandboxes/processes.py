@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from socket import socket
-from typing import Any
+from typing import Any, Self
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import (
@@ -291,6 +291,8 @@ class ProcessSandbox(FolderSandbox):
         self._root = Path(tempfile.mkdtemp(prefix="upskill-sandbox-")).resolve()
         self.workspace = str(self._root / "workspace")
         self.home = str(self._root / "home")
+
+    async def start(self) -> Self:
         try:
             for name in ("workspace", "home", "tmp"):
                 (self._root / name).mkdir(mode=0o755)
@@ -298,14 +300,15 @@ class ProcessSandbox(FolderSandbox):
             for folder in (self.workspace, self.home):
                 descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 self._folders[folder] = Folder(descriptor, folder)
-            self._write_setup_files()
-            if setup.proxy_port is not None:
+            await self._write_setup_files()
+            if self._setup.proxy_port is not None:
                 self.proxy_socket = socket()
-                self.proxy_socket.bind(("127.0.0.1", setup.proxy_port))
+                self.proxy_socket.bind(("127.0.0.1", self._setup.proxy_port))
                 self.proxy_socket.listen(128)
         except BaseException:
             self._close()
             raise
+        return self
 
     async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
         if not self._folders:

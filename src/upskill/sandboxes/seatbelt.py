@@ -57,7 +57,7 @@ class Seatbelt(SandboxBackend):
         ) -> WrappedCommand:
             return wrap_in_shell([PROGRAM, "-p", profile(root, setup), *argv], limits)
 
-        return ProcessSandbox("seatbelt", setup, wrap)
+        return await ProcessSandbox("seatbelt", setup, wrap).start()
 
 
 def profile(root: Path, setup: Setup) -> str:

@@ -5,10 +5,11 @@ What the student delivers is graded in a room of its own (`upskill.suites.gradin
 
 from __future__ import annotations
 
+import asyncio
 import time
 import traceback
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -48,6 +49,8 @@ REASONS: dict[Cause, str] = {
     "refusal": "the model or its provider refused",
     "empty": "the answer is empty",
 }
+LOOK_SECONDS = 0.25
+MAX_LOST = 1.0  # seconds of a trial in which upskill was busy with others
 MAX_NAMED = 5  # files that were left and not delivered
 BOUNDS = (
     "turns",
@@ -70,9 +73,14 @@ async def run_trial(
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with track_requests() as requests:
+    with track_requests() as requests, watchdog.watching():
+        lost_before = watchdog.lost
         try:
             passed = await _run_and_check(plan, trial, models, attempt)
+            lost = watchdog.lost - lost_before
+            if not passed and attempt.trace and attempt.trace.stop == "seconds" and lost > MAX_LOST:
+                passed = None
+                error = TrialError(f"out of time, but upskill itself was busy for {lost:.1f} s")
         except (StoreError, UsageError, CeilingReached):
             raise
         except TrialError as raised:
@@ -123,6 +131,41 @@ def _is_final(plan: Plan, trial: Trial, attempt: _Progress, error: TrialError) -
         return False
     answered = attempt.calls.answered or attempt.trace is not None
     return stays_missing(error, asked=attempt.calls.asked, answered=answered)
+
+
+class Watchdog:
+    """Counts the seconds in which the event loop served no trial at all."""
+
+    def __init__(self) -> None:
+        self.lost = 0.0
+        self._trials = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        self._trials += 1
+        if self._timer is None:
+            self._wait()
+        try:
+            yield
+        finally:
+            self._trials -= 1
+            if not self._trials and self._timer:
+                self._timer.cancel()
+                self._timer = None
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + LOOK_SECONDS
+        self._timer = loop.call_at(due, self._look, due)
+
+    def _look(self, due: float) -> None:
+        late = asyncio.get_running_loop().time() - due
+        self.lost += late if late > LOOK_SECONDS else 0.0
+        self._wait()
+
+
+watchdog = Watchdog()
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -36,6 +36,7 @@ from upskill.traces.redaction.rules import (
 )
 
 HOME = "home-path"
+MAX_KNOWN = 2_000  # values that are looked for again elsewhere
 MAX_USES = 8  # of a plain word beside the place where it is a password
 MAX_ARGUMENT = 1000  # letters; what is longer is a script, which is looked at by itself
 MAX_VALUE = 200  # what is longer is no password
@@ -327,6 +328,8 @@ class Redactor:
         return f"{MARK}{kind}]"
 
     def _remember(self, kind: str, value: str) -> None:
+        if len(self.values) + len(self.words) >= MAX_KNOWN:
+            return
         if kind != "email" and _is_distinctive(value):
             self.values.setdefault(value, kind)
         elif (
@@ -418,11 +421,14 @@ def _encoded_spans(text: str, secrets: Sequence[str]) -> Iterator[tuple[Span, st
     """Where one of these secrets is in the text in another form, and which."""
     if not secrets:
         return
-    plain = {secret: secret.encode("utf-8", "replace") for secret in secrets}
-    for span, decoded in _encoded_words(text, _BASE64):
-        yield from ((span, secret) for secret, data in plain.items() if data in decoded)
+    words = [(span, data) for span, data in _encoded_words(text, _BASE64) if data]
+    decoded = b"\n".join(data for _, data in words)
     for secret in secrets:
-        if (escaped := quote(secret, safe="")) != secret:
+        data = secret.encode("utf-8", "replace")
+        if data in decoded:
+            yield from ((span, secret) for span, word in words if data in word)
+        escaped = quote(secret, safe="")
+        if escaped != secret and escaped in text:
             yield from ((match.span(), secret) for match in re.finditer(re.escape(escaped), text))
 
 
