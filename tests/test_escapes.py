@@ -10,6 +10,7 @@ not as it was. The same attempts without a sandbox do get out, which is how we k
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 - which another user may not be able to read
 import ctypes
 import hashlib
 import json
@@ -196,7 +197,6 @@ ATTEMPTS: dict[str, str] = REAL | {
     "enters the namespaces of process 1": "for n in mount net pid user ipc uts; do nsenter -t 1 --$n true && echo ESCAPED; done",
     "changes its root": python(
         "try:\n    os.mkdir('r')\n    os.chroot('r'); escaped()\nexcept OSError as e:\n    print(e)\n"
-        f"if call({NUMBERS['pivot_root']}, b'.', b'.') >= 0: escaped()"
     ),
     "opens a file by its handle": python(
         "handle = struct.pack('IiII', 8, 1, 2, 0)\n"

@@ -57,8 +57,8 @@ def lacking(texts: list[str], content: str, *, ignore_case: bool) -> list[str]:
     return [text for text in texts if text not in content]
 
 
-_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`{]*)")
-_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
+_FENCE = re.compile(r"^([ \t]*+)(`{3,}|~{3,})[ \t]*([^\s`{]*)")
+_ITEM = re.compile(r"^[ \t]*+(?:[-*+]|\d{1,9}[.)])[ \t]")
 
 
 def blocks(answer: str) -> Iterator[tuple[str, str]]:

@@ -618,7 +618,9 @@ class BubblewrapSandbox(FolderSandbox):
             for descriptor in self._descriptors.values():
                 os.close(descriptor)
             self._descriptors.clear()
-            self._close_folders()
+            await asyncio.to_thread(
+                self._close_folders
+            )  # which ends the files, and there may be many
 
 
 def _read_available(descriptor: int) -> bytes | None:

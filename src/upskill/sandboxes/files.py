@@ -238,7 +238,7 @@ class FolderSandbox(Sandbox):
         self._folder(path).write(path, content, executable=executable)
 
     async def list(self, path: str = "", max_entries: int = 10_000) -> list[Entry]:
-        return self._folder(path).list(path, max_entries)
+        return await asyncio.to_thread(self._folder(path).list, path, max_entries)
 
     def _folder(self, path: str) -> Folder:
         if self.workspace not in self._folders:

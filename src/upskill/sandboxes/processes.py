@@ -356,7 +356,7 @@ class ProcessSandbox(FolderSandbox):
         """Nothing to do: whatever a command leaves behind is ended with it."""
 
     async def stop(self) -> None:
-        self._close()
+        await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         """No process of the student's is left to interfere."""

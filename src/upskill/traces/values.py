@@ -14,6 +14,7 @@ from upskill.traces import Status, Usage
 _DATE = re.compile(
     r"(?<!\d)(\d{4}-\d\d-\d\d)(?:[ _T](\d\d)[-:.]?(\d\d)(?:[-:.]?(\d\d))?(Z?))?(?!\d)"
 )
+_OBJECT = re.compile(r"\s*(?=\{)")
 _FAILED = re.compile(r"^(?:FAILED|ERROR|[Ee]rror:)(?!\w|\W*(?:0|none)\b)", re.M)
 _SHOWS = re.compile(r"(?:sudo )?(?:cat|less|more|head|tail|grep|rg|awk|sed|journalctl)\b")
 _EXIT = re.compile(
@@ -95,17 +96,16 @@ def parse_line(line: str) -> list[Row]:
     if (row := parse_object(line)) is not None:
         return [row]
     rows: list[Row] = []
-    text, decoder = line.strip(), json.JSONDecoder()
-    while text.startswith("{"):
+    text, at = line.strip(), 0
+    while begin := _OBJECT.match(text, at):
         try:
-            value, end = decoder.raw_decode(text)
+            value, at = json.JSONDecoder().raw_decode(text, begin.end())
         except (ValueError, RecursionError):
             return []
         if is_deep(value):
             return []
         rows.append(as_row(value))
-        text = text[end:].lstrip()
-    return [] if text else rows
+    return [] if text[at:].strip() else rows
 
 
 def kind_of(record: object) -> str:

@@ -12,9 +12,9 @@ from upskill.traces.redaction.rules import MARK, NAME, is_mixed
 MAX_COMMAND = 1000  # letters; what is longer is a script that prints other things too
 
 # How a variable or a file may be called that holds nothing but a secret.
-_CALLED = rf"[\w.-]{{0,40}}?(?:{NAME}|pass|pw|_key|_pat)"
+_CALLED = rf"[\w.-]{{0,40}}?(?:{NAME}|pass|pw|_key|_key_base|_pat)"
 _FILE = rf"(?:[\w~./-]{{0,200}}?/)?{_CALLED}s?(?:\.(?:txt|key|enc|b64))?(?=[\s\"']|$)"
-_SHOW = r"(?:\w+[ :])?(?:get|show|print|find|generate|reveal|view|output|create)"
+_SHOW = r"(?:\w+[ :])?(?:get|show|print|find|read|generate|reveal|view|output|create)"
 _COMMANDS = (
     # password managers
     r"(?:go)?pass\s+(?:show|otp)\s",
@@ -40,10 +40,11 @@ _COMMANDS = (
     r"az\s[^\n]{0,80}?(?:secret\s+show|keys?\s+list|credential\s+show|show-connection-string)\b",
     r"(?:\w+\s+)?(?:auth|tokens?)[ :](?:token|create)\b",
     # any program that is told to show something with the name of a secret
-    rf"{_SHOW}[\s-]+(?!secrets?\b)(?:\S{{1,40}}\s+){{0,3}}?[\w./]{{0,40}}?(?<!\w){_CALLED}(?=[\s\"']|$)",
+    rf"{_SHOW}[\s-]+(?!secrets?\b)(?:\S{{1,40}}\s+){{0,3}}?[\w./:]{{0,40}}?(?<!\w){_CALLED}(?=[\s\"']|$)",
     r"\w+\s+secrets?[ :](?:get|show|view|reveal)\s+\S",
     rf"(?:jq|yq)\s[^\n]{{0,80}}?\.{_CALLED}(?![\w-])",
-    r"openssl\s+rand\s",
+    # any program that makes one up
+    r"(?:openssl\s+rand|pwgen|wg\s+gen(?:key|psk))\b",
     # files and variables
     rf"(?:cat|head|tail|less|more|bat|type|get-content|base64)\s(?:-\S+\s+|\d+\s+)*[\"']?(?:{_FILE}|\S{{0,80}}/run/secrets/\S)",
     rf"(?:echo|printf|write-output)\s[^\n]{{0,30}}?(?:\$(?:env:|\{{)?|%){_CALLED}\b(?!:?[+?=(])",

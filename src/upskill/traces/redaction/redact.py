@@ -32,6 +32,7 @@ from upskill.traces.redaction.rules import (
     decode_base64,
     is_mixed_in_prose,
     is_secret_field,
+    is_word_or_mixed,
     kind_of_name,
 )
 
@@ -132,7 +133,6 @@ class Redactor:
         clean = folded
         for redact_part in (
             self._redact_printed,
-            self._redact_split_literals,
             self._redact_encoded,
             self._redact_kubernetes,
             self._apply_rules,
@@ -226,23 +226,6 @@ class Redactor:
             text = self._redact_spans(text, [(span, rule.kind) for span in rule.find(text)])
         return text
 
-    def _redact_split_literals(self, text: str) -> str:
-        """Find secrets that are put together from pieces, none of which would be found by itself."""
-        spans: list[tuple[Span, str]] = []
-        for pieces, before, value in _split_literals(text):
-            if len(pieces) < 2 or MARK.rstrip() in value:
-                continue
-            alone = Redactor()
-            if (
-                f'"{value}"' not in alone._apply_rules(f'{before}"{value}"')
-                and "email" not in alone.counts
-            ):
-                kind = next(iter(alone.counts))
-                self.counts[kind] += 1
-                self.values.setdefault(value, kind)
-                spans += [(piece, kind) for piece in pieces]
-        return _replace_spans(text, spans)
-
     def _redact_encoded(self, text: str) -> str:
         """Find text in base64 or hex in which the rules find a secret, as in base64 of `API_KEY=…`."""
         spans: list[tuple[Span, str]] = []
@@ -310,13 +293,21 @@ class Redactor:
                 columns = named if is_header else {}
                 shape = (sign, len(cells))
                 secrets = {}
+            beside: set[int] = set()  # a variable, in a row of nothing else
             if named and line.lstrip().startswith("|"):
                 kind = next(iter(named.values()))
-                whole_cells = (number for number, word in enumerate(words) if " " not in word)
+                whole_cells = [
+                    number for number, word in enumerate(words) if word and " " not in word
+                ]
                 secrets = {**secrets, **dict.fromkeys(whole_cells, kind)}
+                if len(whole_cells) == 2 == len(list(filter(None, words))) and any(
+                    re.fullmatch("[A-Z0-9]+(?:_[A-Z0-9]+)+", words[number]) for number in named
+                ):
+                    beside = {*whole_cells} - {*named}
             for number, kind in secrets.items():
                 value = re.search(r"[^\s\"'`*]{6,}", cells[number][0])
-                if value and is_mixed_in_prose(value[0]):
+                is_secret = is_word_or_mixed if number in beside else is_mixed_in_prose
+                if value and is_secret(value[0]):
                     start = begin + cells[number].start() + value.start()
                     spans.append(((start, start + len(value[0])), kind))
             begin += len(line)
@@ -434,15 +425,6 @@ def _encoded_spans(text: str, secrets: Sequence[str]) -> Iterator[tuple[Span, st
 
 _TEXT = r"[^\"'\\\n]{0,200}"
 _LITERAL = rf"(?:\"{_TEXT}\"|'{_TEXT}')"
-_JOINT = r"(?:\s*(?:\+|\.\.?|&|\|\||\\)\s*|\s+|\.concat\(\s*)"
-# `"a" + "b"`, `"a" "b"`, `a"b"` in a shell, `"".join(["a", "b"])`, `["a", "b"].join("")`, `CONCAT("a", "b")`.
-_CHAINS = (
-    re.compile(
-        rf"(?:(?<==)[\w.-]{{2,40}}{_LITERAL}|{_LITERAL}{_JOINT}{_LITERAL})(?:{_JOINT}{_LITERAL})*"
-    ),
-    re.compile(rf"(?i:join|concat)\s*\(\s*[\[(]?\s*{_LITERAL}(?:\s*,\s*{_LITERAL})+"),
-    re.compile(rf"[\[(]\s*{_LITERAL}(?:\s*,\s*{_LITERAL})+\s*[\])]\s*\.join\("),
-)
 _LIST = re.compile(rf"\[\s*{_LITERAL}(?:\s*,\s*{_LITERAL}){{1,200}}\s*,?\s*\]")
 _PIECE = re.compile(rf"\"({_TEXT})\"|'({_TEXT})'")
 
@@ -453,22 +435,6 @@ def _pieces(text: str, match: re.Match[str]) -> list[Span]:
         piece.span(1 if piece[1] is not None else 2)
         for piece in _PIECE.finditer(text, *match.span())
     ]
-
-
-def _split_literals(text: str) -> Iterator[tuple[list[Span], str, str]]:
-    """Every literal that is put together from pieces: where they are, what is before it in its line, and its value."""
-    if '"' not in text and "'" not in text:
-        return
-    for chain in _CHAINS:
-        for match in chain.finditer(text):
-            begin = match.start()
-            spans = [(start, end) for start, end in _pieces(text, match) if end > start]
-            if match[0][0] not in "\"'[(" and text[begin - 1] == "=":
-                spans.insert(
-                    0, (begin, min(text.index(mark, begin) for mark in "\"'" if mark in match[0]))
-                )
-            line = text[max(0, begin - 80) : begin].rpartition("\n")[2]
-            yield spans, line, "".join(text[start:end] for start, end in spans)
 
 
 # Secrets in a tool's arguments that their neighbors give away: a flag before them, or a field that names them.

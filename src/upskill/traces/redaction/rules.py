@@ -168,7 +168,7 @@ def _is_word(value: str) -> bool:
     )
 
 
-def _is_word_or_mixed(value: str) -> bool:
+def is_word_or_mixed(value: str) -> bool:
     """A word that is not the name of a variable: `deploy_key`, `DEPLOY_KEY` and `newPassword` are."""
     return _is_word(value) and not re.fullmatch(
         r"[A-Z][A-Z0-9_]*|\w+_\w+|[a-z]+(?:[A-Z][a-z]+)+", value
@@ -334,11 +334,6 @@ SHAPES = (
         "password-hash", ":", r"(?m)^[\w.@-]{1,40}:(?P<value>[./A-Za-z0-9]{13})$", _is_crypt
     ),  # htpasswd -d
     _rule("aws-key", "akia asia abia acca a3t", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}"),
-    _rule(
-        "aws-key",
-        "aws",
-        r"(?i)aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?[\"'](?P<value>[0-9a-z/+]{40})[\"']",
-    ),
     _rule("telegram-token", ":", r"\d{8,10}:[0-9A-Za-z_-]{35}"),
     _rule("twilio-key", "ac", r"\bAC[0-9a-f]{32}[\"']?\s*[,:]\s*[\"']?(?P<value>[0-9a-f]{32})\b"),
     _rule("twilio-key", "sk ac", r"(?:AC|SK)[a-z0-9]{32}"),
@@ -376,7 +371,7 @@ URLS_AND_HEADERS = (
         "url-secret",
         "?",
         r"(?i)[?&](?:password|passwd|pwd|pass)=(?P<value>[^\s&\"'<>#\[]{4,})",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     _rule(
         "npm-token",
@@ -431,17 +426,7 @@ URLS_AND_HEADERS = (
         "cookie", "true false", r"(?:TRUE|FALSE)\t/\S*\t(?:TRUE|FALSE)\t\d+\t\S+\t(?P<value>\S{8,})"
     ),
     _rule(
-        "azure-key",
-        "accesskey accountkey",
-        r"\b(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/=]{20,})",
-    ),
-    _rule(
         "azure-key", "sharedaccesssignature", r"\bSharedAccessSignature=(?P<value>[^\s\"';]{20,})"
-    ),
-    _rule(
-        "aws-key",
-        "secret",
-        r"(?i:aws.{0,20}secret.{0,20})[\"']?\s*[:=]\s*[\"']?(?P<value>[A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
     ),
 )
 
@@ -492,12 +477,10 @@ COMMAND_LINES = (
         "vault",
         r"\bvault\s+login\s+(?:-\S+\s+)*(?P<value>[\w.-]{12,})(?!\S)",
     ),
-    _rule("npm-token", "_authtoken", r"_authToken[\s=]+[\"']?(?P<value>[\w.-]{8,})", _is_random),
     _password("sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@"),
     _password(
         "chpasswd", r"(?<![\w/])[\w.-]+:(?P<value>[^\s:\"']{4,})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd"
     ),
-    _password("chpasswd", r"\bchpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s:\"']{4,})"),
     _password("securestring", rf"(?i)\bConvertTo-SecureString\s+(?:-String\s+)?{_QUOTED}"),
     _password(
         "<<<",
@@ -528,12 +511,12 @@ COMMAND_LINES = (
     _secret(
         "token key",
         rf"(?i)\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     _secret(
         "token key",
         rf"(?i)\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     _password("--from-literal", rf"(?i)--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}"),
     _secret("--secret", rf"(?m)(?:^|\s)--secret[ =](?!id=){_VALUE}", is_mixed),
@@ -542,12 +525,12 @@ COMMAND_LINES = (
     _secret(
         _HINTS,
         rf"(?i)\b(?:{LONG_NAME}|token|secret|{_KEY}|pin)[ :](?:set|add|put|store|save)\s+{_VALUE}",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     _secret(
         _HINTS,
         rf"(?i)\bconfig(?:ure)?[ :]set\s+[\w./:-]{{0,80}}?{NAME}\s+{_VALUE}",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     _secret(
         "secret",
@@ -642,8 +625,8 @@ FILES = (
     ),
     _password(
         "pass pwd",
-        rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}",
-        _is_word_or_mixed,
+        rf"(?im)^[ \t]*(?:-[ \t]+)?(?:(?:my|our)[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}",
+        is_word_or_mixed,
     ),
     _secret(
         "token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", is_mixed
@@ -651,33 +634,33 @@ FILES = (
     _password(
         "pass pwd",
         rf"=\S{{1,200}} {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     # Plain words in lines of settings (`password=…`, without spaces as in code), in connection strings and options
     _password(
         "pass pwd",
         rf"(?im)^(?:export[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}=(?P<value>[A-Za-z][\w-]{{3,40}})$",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     _password(
         "pass pwd",
-        r"(?i);[ ]?(?:password|pwd)=(?P<value>[^\s;\"'{}$]{4,})(?=[;\"'\n]|$)",
-        _is_word_or_mixed,
+        r"(?i);[ ]?(?:password|pwd)=(?P<value>[^\s;\"'{}$]{4,}(?=[;\"'\n]|$)|[^\n;\"'{}$]{4,}(?=[;\"']))",
+        is_word_or_mixed,
     ),
     _password(
         "pass",
         r"\buser(?:name)?=[^\s,()]+,pass(?:word)?=(?P<value>[^\s,()\"']{4,})",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     _password(
         "pass pwd",
         r"(?im)^\[[^\]\n\"']{1,60}\]\n(?:[^\[\n][^\n]{0,200}\n){0,20}?"
         rf"[\w.-]{{0,40}}?{LONG_NAME}[ \t]*=[ \t]*(?P<value>[A-Za-z][\w-]{{3,40}})$",
-        _is_word_or_mixed,
+        is_word_or_mixed,
     ),
     _password("psk", r"(?m)^\s*psk=(?P<quote>\")?(?P<value>(?(quote)[^\"\n]{8,63}|[^\s\"]{8,64}))"),
     # `define('DB_PASSWORD', '…')`, `SetEnvironmentVariable("API_KEY", "…")`, `setProperty("password", "…")`
-    _password("pass pwd", rf"{_SET}{LONG_NAME}{_TO}", _is_word_or_mixed),
+    _password("pass pwd", rf"{_SET}{LONG_NAME}{_TO}", is_word_or_mixed),
     # `os.environ.get("API_KEY", "…")`, `add_argument("--token", default="…")`, `process.env.API_KEY || "…"`
     _password("pass pwd", rf"{_CALL}{LONG_NAME}{_ABOUT}\w{{0,40}}{_TO}", is_mixed),
     _secret(
@@ -730,8 +713,8 @@ FILES = (
     ),
     # `AZURE_OPENAI_KEY=…`, but no key that everybody may know
     _secret(
-        "_key",
-        r"\b(?!\w*(?:PUBLIC|PUB|GPG|CACHE|PRIMARY|FOREIGN|SORT|PARTITION)_KEY)[A-Z][A-Z0-9_]*_KEY[\"']?\s*[=:]\s*[\"']?(?P<value>[\w+/=~-]{20,})(?![\w.+/=~-])",
+        "_key _pat",
+        r"\b(?!\w*(?:PUBLIC|PUB|GPG|CACHE|PRIMARY|FOREIGN|SORT|PARTITION)_KEY)[A-Z][A-Z0-9_]*_(?:KEY|PAT)[\"']?\s*[=:]\s*[\"']?(?P<value>[\w+/=~-]{20,})(?![\w.+/=~-])",
         _is_random,
     ),
 )
