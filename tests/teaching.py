@@ -9,7 +9,7 @@ from typing import Any
 
 from upskill.models import Reply, Request
 from upskill.plain import dict_or_empty, list_or_empty
-from upskill.suites import split
+from upskill.suites.suite import hash_to_unit
 
 WORDS = (
     *(
@@ -53,10 +53,6 @@ THINGS = (
     ),
 )
 NUMBERS = range(1, len(WORDS) + 1)
-SIDES = list(split((f"word-{number}", None) for number in NUMBERS))
-TRAIN = [number for number, held_out in zip(NUMBERS, SIDES, strict=True) if not held_out]
-HELD_OUT = [number for number, held_out in zip(NUMBERS, SIDES, strict=True) if held_out]
-FIRST_WORDS = TRAIN[:2]  # what a first draft states
 # What the prompts of those who are asked begin with.
 WRITES, TESTS, REVISES = (
     "You write an Agent Skill",
@@ -72,6 +68,13 @@ def fact(number: int) -> str:
 
 def prompt(number: int) -> str:
     return f"What is the {THINGS[number - 1]} of the ship? Answer in one line."
+
+
+# A hash of the prompts keeps half of the cases fresh.
+BY_HASH = sorted(NUMBERS, key=lambda number: hash_to_unit(prompt(number)))
+HELD_OUT = sorted(BY_HASH[: len(BY_HASH) // 2])
+TRAIN = sorted(BY_HASH[len(BY_HASH) // 2 :])
+FIRST_WORDS = TRAIN[:2]  # what a first draft states
 
 
 def number_in(asked: str) -> int:
@@ -96,20 +99,8 @@ def case(number: int) -> dict[str, Any]:
         "words": 0,
         "checks": checks,
         "reference": word,
-        "right": [
-            f"It is {word}.",
-            f"**{word}**",
-            f"`{word}`",
-            f"{word}!",
-            f"I believe it is {word}.",
-        ],
-        "wrong": [
-            WORDS[number % len(WORDS)],
-            f"The {thing} has no name.",
-            WORDS[(number + 1) % len(WORDS)],
-            "Nobody knows.",
-            "Bounty",
-        ],
+        "right": [f"It is {word}.", f"**{word}**", f"I believe it is {word}."],
+        "wrong": [WORDS[number % len(WORDS)], f"The {thing} has no name.", "Bounty"],
         "tags": ["words"],
         "evidence": [],
     }
@@ -156,7 +147,6 @@ def insert(*lines: str, after: int = 1, note: str = "Facts were missing.") -> di
             "path": "",
             "text": line,
             "evidence": ["own"],
-            "why": "the skill lacks it",
         }
         for line in lines
     ]

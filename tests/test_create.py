@@ -11,23 +11,24 @@ from typing import Any
 
 import pytest
 
-from teaching import WORDS, Teacher, case, draft, fact, says, user
+from teaching import WORDS, Teacher, case, draft, fact, prompt, says, user
 from upskill import Skill, Trace, UpskillError
-from upskill.authoring.material.material import Material, Piece, gather
+from upskill.authoring.material.material import Material, Piece, read_material
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.saving.provenance import Provenance, add_suite
 from upskill.authoring.writing.skill_writer import write_skill
-from upskill.authoring.writing.suite_writer import PLAIN_CHECKS, as_suite_case, write_suite
+from upskill.authoring.writing.suite_writer import as_suite_case, write_suite
 from upskill.authoring.writing.summarize import summarize
 from upskill.models import Request
 from upskill.suites import Case, Suite
+from upskill.suites.suite import hash_to_unit
 from upskill.traces import Step
 
 # Skills.
 
 
 async def test_a_draft_becomes_a_skill_that_names_its_sources() -> None:
-    material = gather("know words", examples=["1 -> Aurora"])
+    material = read_material("know words", examples=["1 -> Aurora"])
     skill, _ = await write_skill(material, says(draft([1, 2], ["e1"])))
     assert skill.name == "house-words"
     assert skill.body == f"# The ship\n\n{fact(1)}\n{fact(2)}"
@@ -133,7 +134,7 @@ async def test_a_trace_that_asks_for_something_is_quoted_and_not_obeyed() -> Non
         )
     )
     teacher = says(draft([1], ["s1"]))
-    await write_skill(gather("deploy", sources=[trace]), teacher)
+    await write_skill(read_material("deploy", sources=[trace]), teacher)
     (system, asked) = teacher.asked[0].messages
     assert evil not in system.text
     assert (
@@ -156,7 +157,7 @@ async def test_long_material_is_read_in_parts_and_what_was_left_out_is_said() ->
         Step("tool", tool="bash", arguments={"command": f"step {n}"}, output="o" * 900)
         for n in range(1, 61)
     )
-    material = gather("task", sources=[Trace(steps)])
+    material = read_material("task", sources=[Trace(steps)])
 
     def answer(request: Request, _: int) -> object:
         if "note what is worth teaching" not in request.messages[0].text:
@@ -201,7 +202,7 @@ async def test_a_trace_of_many_calls_is_compiled_whole(tmp_path: Path) -> None:
     path, calls = tmp_path / "long.jsonl", 600
     rows = (json.dumps({"sessionId": "s", **row}) for row in _long_session(calls))
     path.write_text("\n".join(rows), encoding="utf-8")
-    material = gather("task", sources=[path])
+    material = read_material("task", sources=[path])
 
     def answer(request: Request, _: int) -> object:
         ids = [
@@ -248,48 +249,52 @@ def skill_of(*numbers: int) -> Skill:
     return Skill.new("house-words", "States words.", "\n".join(["# Words", *map(fact, numbers)]))
 
 
-async def test_refused_cases_are_replaced_and_a_held_out_one_is_never_shown() -> None:
+async def test_cases_come_from_one_request_and_a_hash_keeps_half_of_them_fresh() -> None:
     leaky = case(3) | {"prompt": f"Say {WORDS[2]}."}
     unreadable = case(4) | {"checks": [{"kind": "regex", "texts": ["("], "number": 0}]}
     again = case(1) | {"id": "other"}
-    teacher = says(
-        {"cases": [case(1), case(2), leaky, unreadable, again]},
-        {"cases": [case(n) for n in range(3, 11)]},
+    first = {"cases": [case(1), case(2), leaky, unreadable, again, *map(case, range(5, 11))]}
+    fixed = {"cases": [{"id": "word-4", "checks": case(4)["checks"], "disputed": []}]}
+    told: list[str] = []
+    teacher = says(first, fixed)
+    suite = await write_suite(skill_of(1, 2), teacher, count=11, tell=told.append)
+    left = [1, 2, 4, 5, 6, 7, 8, 9, 10]
+    assert [one.id for one in suite.cases] == [f"word-{n}" for n in left]
+    by_hash = sorted(
+        [*left, 3], key=lambda n: hash_to_unit(leaky["prompt"] if n == 3 else prompt(n))
     )
-    suite = await write_suite(skill_of(1, 2), teacher, count=10)
-    assert [one.id for one in suite.cases] == [f"word-{n}" for n in range(1, 11)]
-    second = user(teacher.asked[1])
-    assert "the prompt repeated as the answer passes" in second
-    assert "is not a valid regular expression" in second
-    assert "another case asks the same" in second
-    for one in suite.cases[:2]:
-        assert (one.prompt in second) is not one.held_out
+    assert {one.id for one in suite.held_out} == {f"word-{n}" for n in by_hash[:5]} - {"word-3"}
+    # What is wrong goes back once, with its JSON.
+    assert len(teacher.asked) == 2
+    sent_back = {
+        (row := json.loads(line))["id"]: row for line in user(teacher.asked[1]).splitlines()
+    }
+    assert list(sent_back) == ["word-3", "word-4"]
+    assert sent_back["word-3"]["prompt"] == leaky["prompt"]
+    assert "the prompt repeated as the answer passes" in sent_back["word-3"]["problems"]["prompt"]
+    assert "is not a valid regular expression" in sent_back["word-4"]["problems"]["checks"]
+    assert told[-1].startswith("Left out 1 case")
+    assert told[-1].endswith(": word-3.")
 
 
-async def test_a_case_goes_back_with_its_own_evidence_and_advice_that_its_writer_can_follow() -> (
-    None
-):
-    starts = [{"kind": "starts_with", "texts": ["It is"], "number": 0, "exact": False}]
-    wrong = case(2) | {"checks": starts, "reference": "Krane", "evidence": ["e2"]}
-    bad = [case(1) | {"evidence": ["e1"], "reference": "Bounty"}, wrong]
-    answers = [{"cases": [*bad, case(3)]}, {"cases": [case(1), case(2)]}]
-    material = gather("words", examples=["first -> one", "second -> two", "third -> three"])
-    teacher = says(*answers)
-    assert len((await write_suite(material, teacher, count=3)).cases) == 3
-    first, second = map(user, teacher.asked)
-    assert [word in first for word in ("one", "two", "three")] == [True, True, True]
-    assert '\\"third\\"' in first
-    assert '\\"third\\"' not in second
-    assert '\\"second\\"' in second
-    # A case that cites nothing may need anything.
-    teacher = says({"cases": [bad[0] | {"evidence": []}, case(2), case(3)]}, {"cases": [case(1)]})
-    await write_suite(material, teacher, count=3)
-    assert '\\"third\\"' in user(teacher.asked[1])
+async def test_a_writer_sees_no_held_out_case_that_exists() -> None:
+    known = [
+        replace(one, held_out=number == 1)
+        for number, one in enumerate(
+            Suite.parse([as_suite_case(case(n), None) for n in (1, 2)]).cases, 1
+        )
+    ]
+    teacher = says({"cases": [case(n) for n in range(3, 7)]})
+    await write_suite(skill_of(1), teacher, count=4, existing=known)
+    assert "Prompts that already exist (of 2; the other 1 are not shown)" in user(teacher.asked[0])
+    assert [prompt(n) in user(teacher.asked[0]) for n in (1, 2)] == [False, True]
 
 
 async def test_a_writer_without_a_usable_case_is_an_error() -> None:
     with pytest.raises(UpskillError, match="only 0 of 10 generated test cases are usable"):
-        await write_suite(skill_of(1), says("nonsense", {"cases": ["x"]}, {}), count=10)
+        await write_suite(skill_of(1), says("nonsense", {"cases": ["x"]}), count=10)
+    with pytest.raises(UpskillError, match="no usable answer after 3 attempts"):
+        await write_suite(skill_of(1), says("nonsense"), count=10)
 
 
 async def test_cases_have_several_kinds_of_checks_and_the_evidence_behind_them() -> None:
@@ -298,7 +303,7 @@ async def test_cases_have_several_kinds_of_checks_and_the_evidence_behind_them()
     said["checks"] += [{"kind": "json_schema", "texts": [json.dumps(schema)], "number": 0}]
     said["reference"] = json.dumps({"w": "Aurora"})
     said["right"] = ['{"w": "the Aurora"}', '```json\n{"w": "Aurora"}\n```']
-    material = gather("words", examples=["1 -> Aurora"])
+    material = read_material("words", examples=["1 -> Aurora"])
     suite = await write_suite(
         replace(material, skill=skill_of(1, 2)),
         says({"cases": [said, *map(case, range(2, 5))]}),
@@ -317,58 +322,13 @@ def plain(number: int) -> dict[str, Any]:
     return case(number) | {"checks": checks}
 
 
-def kinds(suite: Suite) -> set[str]:
-    return {named.name for one in suite.cases for named in one.checks}
-
-
-async def test_many_cases_that_contains_alone_decides_are_replaced() -> None:
-    told: list[str] = []
-    others = [case(number) for number in range(13, 17)]  # with regex and not_contains
-    teacher = says({"cases": [plain(number) for number in range(1, 13)]}, {"cases": others})
-    suite = await write_suite(skill_of(1), teacher, count=12, tell=told.append)
-    assert "must have a check other than" not in user(teacher.asked[0])
-    assert "At least 3 of them must have a check other than contains and max_length" in user(
-        teacher.asked[1]
-    )
-    assert len(teacher.asked) == 2
-    assert len(suite.cases) == 12
-    assert sum(bool(kinds(Suite((one,))) - PLAIN_CHECKS) for one in suite.cases) == 3
-    assert kinds(suite) == {"contains", "max_length", "regex", "not_contains"}
-    assert len(told) == 2  # of fresh answers
-
-
-async def test_one_other_kind_is_not_enough() -> None:
-    regex = [number for number in range(1, 20) if number % 3][:12]
-    teacher = says({"cases": [case(number) for number in regex]}, {"cases": [case(3), case(20)]})
-    suite = await write_suite(skill_of(1), teacher, count=12)
-    assert "At least 1 of them" in user(teacher.asked[1])
-    assert "not used so far: contains_any, not_contains" in user(teacher.asked[1])
-    assert kinds(suite) == {"regex", "max_length", "not_contains"}
-    assert "word-3" in suite.by_id
-    assert len(suite.cases) == 12
-
-
-async def test_kinds_that_cannot_be_had_are_said_and_the_cases_are_kept() -> None:
-    told: list[str] = []
-    teacher = says({"cases": [plain(number) for number in range(1, 13)]})
-    suite = await write_suite(skill_of(1), teacher, count=12, tell=told.append)
-    assert len(teacher.asked) == 3
-    assert len(suite.cases) == 12
-    assert "Apart from contains, the generated cases use few kinds of checks: none." in told
-    few = says({"cases": [plain(number) for number in range(1, 10)]})
-    assert len((await write_suite(skill_of(1), few, count=9)).cases) == 9
-    assert len(few.asked) == 1
-
-
 async def test_a_small_model_is_not_asked_for_kinds_that_it_cannot_write() -> None:
-    told: list[str] = []
     teacher = says(
         {"cases": [plain(number) | {"right": ["nonsense"], "wrong": []} for number in range(1, 13)]}
     )
-    suite = await write_suite(skill_of(1), teacher, count=12, budget=2000, tell=told.append)
+    suite = await write_suite(skill_of(1), teacher, count=12, budget=2000)
     assert (len(teacher.asked), len(suite.cases)) == (1, 12)
     assert '"right"' not in json.dumps(teacher.asked[0].schema)
-    assert "Apart from contains, the generated cases use few kinds of checks: none." in told
 
 
 def test_a_suite_with_files_keeps_their_names() -> None:

@@ -14,7 +14,7 @@ import pytest
 from conftest import REPOSITORY
 from upskill import UsageError
 from upskill.authoring.material import documents
-from upskill.authoring.material.material import Document, gather, read_source
+from upskill.authoring.material.material import Document, read_material, read_source
 
 FILES = REPOSITORY / "tests" / "fixtures" / "documents"
 HTML = """<html><head><style>p { color: red }</style><script>alert("x")</script></head><body><nav>Home</nav><main>
@@ -62,7 +62,7 @@ def test_each_kind_of_document_is_read_as_markdown(home: Path) -> None:
     )
     shutil.copy(FILES / "tern.docx", home / "a.docx")
     assert text_of(home / "a.docx").endswith("Tern\n\nRun tern push.")
-    pieces = gather("push", sources=["a.pdf", "a.HTML"]).pieces
+    pieces = read_material("push", sources=["a.pdf", "a.HTML"]).pieces
     assert [(piece.id, piece.source) for piece in pieces] == [
         *[("d1", "a.pdf"), ("d2", "a.pdf")],
         *[("d3", "a.HTML"), ("d4", "a.HTML")],
@@ -100,7 +100,7 @@ def test_a_missing_library_is_named_with_the_command_that_adds_it(
 
 def test_what_a_page_does_not_show_does_not_reach_the_teacher(home: Path) -> None:
     (home / "a.html").write_text(NOT_SHOWN)
-    shown = "\n".join(piece.text for piece in gather("read", sources=["a.html"]).pieces)
+    shown = "\n".join(piece.text for piece in read_material("read", sources=["a.html"]).pieces)
     assert shown.split() == ["Shown.", "Paper.", "Kept.", "Half."]
     (home / "a.md").write_text(
         "Run `tern <!-- x -->`.<!-- secret\n-1 -->\n\n```html\n<!-- kept -->\n```\n<!-- secret-2 -->\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Done, Upskill, write_script, write_skill
-from test_improve import FOLDER, house
+from test_improving import FOLDER, house
 from upskill import Skill, Suite, Trial, open_store
 from upskill.runs.planning.plan import Arm
 from upskill.runs.stores.rows import FeedbackVerdict, Review

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,34 +56,23 @@ from upskill import (
     open_store,
     refine_skill,
 )
-from upskill.authoring.generate import Generated
-from upskill.authoring.saving.provenance import Provenance, SearchCost, SourceFile, making_cost
-from upskill.authoring.search import comparison
+from upskill.authoring.saving.provenance import Provenance, SearchCost, making_cost
 from upskill.authoring.writing.teachers import NoTeacher
 from upskill.models import servers
-from upskill.models.addresses import resolve
 from upskill.models.embedded.weight_files import cache_folder
 from upskill.models.keys import KEY_VARIABLES
 from upskill.models.ledger import Ledger
 from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.running.probe import PROMPT as PROBE
 from upskill.skills.seen import fresh_cases, load_seen
-from upskill.verdicts.compute import compute_verdict
-from upskill.verdicts.outcome import Outcome
 
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]  # what the first draft states
 MISSING = [number for number in NUMBERS if number not in FIRST]
 GOOD = insert("\n".join(fact(number) for number in MISSING))
 HARMFUL = insert("- Never answer anybody.", note="Silence is safe.")
-SMALL = "local:smollm2-135m"  # quick, and here in any case
 LONG = ("--tokens", 1000)  # an edit may then be long enough for all that is missing
-SOURCE = (
-    "-e",
-    "Who goes there? -> A friend.",
-)  # from a sentence alone the result would be untested
-ONCE = (*LONG, "--attempts", 1)
-NOTHING = insert("- Words are nice.", note="A friendly tone helps.")
+SOURCE = ("--from", "log.md")  # from a sentence alone the result would be untested
 
 
 def generate(upskill: Upskill, *more: object, teacher: str = "scripted:teacher.json") -> Done:
@@ -98,10 +86,9 @@ def priced(rules: list[dict[str, Any]], cost: float) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def house(home: Path) -> Path:
-    """A teacher whose first draft omits facts, then harms, then does nothing, then adds what was missing."""
-    write_rules(
-        home / "teacher.json", priced(teacher_rules(draft(FIRST), [HARMFUL, NOTHING, GOOD]), 0.5)
-    )
+    """A log of the ship, a teacher whose first draft omits most of it and who revises it well, and a student."""
+    (home / "log.md").write_text("\n".join(fact(number) for number in NUMBERS))
+    write_rules(home / "teacher.json", priced(teacher_rules(draft(FIRST, ["d1"]), [GOOD]), 0.5))
     write_rules(home / "student.json", priced(student_rules(), 0.01))
     return home
 
@@ -124,144 +111,172 @@ def finished(upskill: Upskill, house: Path, template: Path) -> Done:
 
 
 @pytest.mark.usefixtures("finished")
-def test_the_whole_loop_keeps_the_good_edit_and_the_same_command_again_pays_nothing(
+def test_a_good_revision_is_kept_and_the_same_command_again_pays_nothing(
     upskill: Upskill, house: Path
 ) -> None:
     said = generate(upskill, "--json").json
     assert (said["calls"], said["spent"]) == (0, {})
-    assert len(upskill("versions", "house-words", "--json").json) == 4
-    assert [attempt["accepted"] for attempt in said["attempts"]] == [True, False, False, True]
-    rates = [attempt["pass_rate"] for attempt in said["attempts"]]
-    # The second and third on six failing cases alone.
-    assert rates == pytest.approx([len(FIRST) / len(TRAIN), 0.0, 0.0, 1.0])
-    assert said["fit"]["models"][0]["skill"]["pass_rate"] == 1.0
-    assert said["held_out"]["models"][0]["lift"] == 1.0
-    assert said["held_out"]["models"][0]["decision"] == "helps"
+    assert [each["decision"] for each in said["attempts"]] == ["first draft", "kept"]
+    assert [each["pass_rate"] for each in said["attempts"]] == [len(FIRST) / len(TRAIN), 1.0]
+    assert said["attempts"][1]["note"] == "passes 10 of 10, 2 before"
+    assert said["evaluated_cases"] == "fresh"
+    verdict = said["held_out"]["models"][0]
+    assert (verdict["lift"], verdict["decision"], verdict["about"]) == (1.0, "helps", "tasks")
+    assert verdict["cases"] == len(HELD_OUT)
     written = [{"author": "scripted:teacher.json", "read": "material", "cases": 20, "look_up": 0}]
     assert said["suite"] == {"cases": 20, "held_out": len(HELD_OUT), "authors": written}
-    saved = Skill.load(house / "skills" / "house-words")
+    folder = house / "skills" / "house-words"
+    saved = Skill.load(folder)
     assert all(fact(number) in saved.body for number in NUMBERS)
-    assert "Never answer" not in saved.body
-    assert "nice" not in saved.body
-    assert validate(house / "skills" / "house-words") == []
+    assert validate(folder) == []
+    # What it was made from is kept, and neither installed nor packed.
+    (row,) = [
+        json.loads(line) for line in (folder / "evals/material.jsonl").read_text().splitlines()
+    ]
+    assert (row["id"], row["kind"], row["from"]) == ("d1", "document", "log.md")
+    assert upskill("pack", folder, "-o", "packed").code == 0
+    assert not any("material" in path.name for path in (house / "packed").rglob("*"))
 
 
 @pytest.mark.usefixtures("finished")
-def test_prompts_hold_no_held_out_case_and_nothing_that_a_check_looks_for(house: Path) -> None:
+def test_no_writer_of_the_skill_sees_a_fresh_case_or_what_a_check_looks_for(house: Path) -> None:
     with open_store(house / "runs") as store:
         requests = list(store.requests())
         runs = list(store.runs())
         asked = {run.id: {result.trial.case for result in store.results(run)} for run in runs}
-    assert {role for role, _, _ in requests} == {"teacher", "test writer"}
-    (answering,) = [request for _, request, _ in requests if ANSWERS in request]
-    assert all(
-        prompt(number) in answering for number in NUMBERS
-    )  # whoever answers the cases writes no skill
-    everything = "\n".join(request for _, request, _ in requests if request != answering)
-    assert all(
-        prompt(number) in everything for number in TRAIN[2:]
-    )  # the reviser is shown train failures
-    assert not [number for number in HELD_OUT if prompt(number) in everything]
+    by_teacher = [request for role, request, _ in requests if role == "teacher"]
+    assert len(by_teacher) == 2
+    assert not [number for number in HELD_OUT if any(prompt(number) in each for each in by_teacher)]
+    (revising,) = [request for request in by_teacher if REVISES in request]
+    assert all(prompt(number) in revising for number in TRAIN)
+    assert "[masked]" in revising
+    by_writer = [request for role, request, _ in requests if role == "test writer"]
+    assert len(by_writer) == 2
+    assert not any("States the facts about the ship" in each for each in by_writer)
     hidden = {f"word-{number}" for number in HELD_OUT}
-    assert [asked[run.id] for run in runs[-2:]] == [hidden, hidden]
-    assert all(not asked[run.id] & hidden for run in runs[:-2])
-    # The first draft, three candidates on six cases, one of them on all, one look of the confirmation, and the
-    # held-out cases: without the skill, and with the first draft.
-    assert len(runs) == 8
-    revising = [request for _, request, _ in requests if REVISES in request]
-    assert len(revising) == 3
-    for request in revising:
-        assert "[masked]" in request
-        assert not [number for number in MISSING if WORDS[number - 1] in request]
-
-
-def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(
-    upskill: Upskill, finished: Done
-) -> None:
-    done, notes = finished, finished.err.splitlines()
-    assert "Generating skill with scripted:teacher.json..." in notes
-    assert "Generating test cases..." in notes
-    assert "Evaluating on scripted:student.json... (version 1, 12 train cases)" in notes
-    assert any(
-        line.startswith("  0% → 17% (+17 points)") and "train cases" in line for line in notes
-    ), done.err
-    better = f"better on {len(TRAIN) - len(FIRST)} of these {len(TRAIN)} train cases, worse on none"
-    assert any(f"(+100 points) kept provisionally: {better}" in line for line in notes)
-    # A scripted student says nothing new when it is asked again.
-    guess = (
-        f"best guess, better than the first draft on these train cases but not confirmed: {better}"
-    )
-    assert guess not in done.err, "the result says it once"
-    shown = " ".join(done.out.split())
-    assert guess in shown
-    assert (
-        "first draft → result on held-out cases: 0% → 100% (+100 points): the search improved"
-        in shown
-    )
-    assert "✓ held-out cases: helps on tasks like these: +100 points" in shown
-    assert "train cases, which chose the skill: 0% → 100% (+100 points)" in shown
-    following = done.out[done.out.index("Saved to skills/house-words: about ") :].splitlines()
-    typed = [line.partition(": ")[2] for line in following if ": upskill " in line]
-    assert typed[:2] == ["upskill show last:held-out", "upskill show last:train"]
-    assert typed[-1] == "upskill install skills/house-words --to claude-code"
-    for command in typed[:2]:
-        assert upskill(*command.split()[1:]).code == 0
-    # The search has said what it found: its runs are not listed for people, and JSON says what they are.
-    searching = "Run by a search, which compares candidates and reports its own result."
-    rows = [row["verdict"] for row in upskill("runs", "--json").json]
-    reported = [row for row in rows if searching not in row["caveats"]]
-    assert 0 < len(reported) < len(rows)
-    assert {row["decision"] for row in reported} == {"helps"}
-    listed = upskill("runs").out
-    assert len(re.findall(r"✓ helps .* \+100\n", listed)) == len(reported)
-
-
-def test_show_last_reaches_the_train_and_the_held_out_run_of_the_skill_that_was_kept(
-    upskill: Upskill, house: Path
-) -> None:
-    # The best is the first draft: the run of a candidate that was rejected comes between.
-    write_rules(house / "teacher.json", teacher_rules(draft(FIRST), [HARMFUL]))
-    assert generate(upskill, "--attempts", 1).code == 0
-    held_out, fit = (
-        upskill("show", f"last:{split}", "--json").json for split in ("held-out", "train")
-    )
-    assert {one["case"] for one in held_out["trials"]} == {f"word-{number}" for number in HELD_OUT}
-    assert {one["case"] for one in fit["trials"]} == {f"word-{number}" for number in TRAIN}
-    assert "Never answer" not in fit["plan"]["skill"]["body"]
-    assert upskill("show", "last:trains").code == 2
+    with_skill = [run for run in runs if asked[run.id] & hidden and "skill" in run.plan.arms]
+    assert with_skill == [runs[-1]], "the fresh cases are run with the skill once, at the end"
 
 
 @pytest.mark.usefixtures("finished")
-def test_generated_tests_and_the_evidence_of_every_line_are_kept(
+def test_the_fresh_baseline_of_an_exact_student_is_drawn_while_others_write(house: Path) -> None:
+    with open_store(house / "runs") as store:
+        early = [run for run in store.runs() if run.plan.arms == ("baseline",)]
+        assert [len(run.plan.suite.cases) for run in early] == [len(HELD_OUT)]
+        assert early[0].plan.purpose == "search"
+
+
+def test_a_run_says_what_it_does_and_what_came_of_it(upskill: Upskill, finished: Done) -> None:
+    notes = finished.err.splitlines()
+    for line in (
+        "Generating skill with scripted:teacher.json...",
+        "Generating test cases...",
+        "Writing answers to 20 cases...",
+        "60 of 60 right answers pass, 60 of 60 wrong answers fail.",
+        "Evaluating on scripted:student.json... (10 shown cases)",
+        "  0 of 10 → 2 of 10 answers pass",
+        "Revising the skill with scripted:teacher.json: 8 failures.",
+        "  revision 1: passes 10 of 10, 2 before: kept",
+        "Evaluating on scripted:student.json... (10 fresh cases, once)",
+    ):
+        assert line in notes, finished.err
+    shown = " ".join(finished.out.split())
+    assert "✓ fresh cases: helps on tasks like these: +100 points" in shown
+    assert "shown cases, which chose the skill: 0% → 100% (+100 points)" in shown
+    typed = [line.partition(": ")[2] for line in finished.out.splitlines() if ": upskill " in line]
+    assert typed[-1] == "upskill install skills/house-words --to claude-code"
+    assert upskill(*typed[0].split()[1:]).code == 0
+    assert len(re.findall(r"✓ helps .* \+100\n", upskill("runs").out)) == 1
+
+
+@pytest.mark.usefixtures("finished")
+def test_the_record_says_which_cases_are_fresh_and_where_each_line_is_from(
     upskill: Upskill, house: Path
 ) -> None:
     folder = house / "skills" / "house-words"
     meta = json.loads((folder / "skill_meta.json").read_text())
     assert set(meta) == {"metadata", "sources", "evidence", "making", "seen"}
     assert "state" not in meta["metadata"]
-    assert meta["metadata"]["generated_by"] == "scripted:teacher.json"
-    assert meta["metadata"]["source_task"] == TASK
-    assert meta["metadata"]["test_pass_rate"] == 1.0
-    assert meta["metadata"]["evaluated_cases"] == "held-out"
+    assert meta["metadata"]["evaluated_cases"] == "fresh"
     from_evals = Suite.load(folder / "evals" / "evals.json")
-    assert len(from_evals.cases) == 20
     skill = Skill.load(folder)
-    fresh = fresh_cases(load_seen(skill, from_evals, None), skill.text_hash, from_evals.by_id)
-    assert fresh == {f"word-{number}" for number in HELD_OUT}, "the others chose the text"
-    sources = Provenance.of(skill).sources
-    facts = [line for line in skill.body.splitlines() if line.startswith("- ")]
-    assert {sources[line] for line in facts} == {("own",)}
-    assert f"{fact(1)}  [own]" in upskill("show", folder, "--sources").out
+    found = fresh_cases(load_seen(skill, from_evals, None), skill.text_hash, from_evals.by_id)
+    assert found == {f"word-{number}" for number in HELD_OUT}, "the others chose the text"
+    assert f"{fact(FIRST[0])}  [d1]" in upskill("show", folder, "--sources").out
+    rows = upskill("versions", "house-words", "--json").json
+    assert [(row["id"], row["parent"], row["decision"]) for row in rows] == [
+        ("v1", None, "first draft"),
+        ("v2", "v1", "kept"),
+    ]
 
 
-def test_no_skill_is_paid_for_when_the_test_writer_fails(upskill: Upskill, house: Path) -> None:
+def test_a_revision_that_passes_fewer_of_the_shown_cases_is_not_kept(
+    upskill: Upskill, house: Path
+) -> None:
+    write_rules(house / "teacher.json", teacher_rules(draft(FIRST, ["d1"]), [HARMFUL, GOOD]))
+    done = generate(upskill, "--json")
+    assert done.code == 0, done.err
+    assert [each["decision"] for each in done.json["attempts"]] == ["first draft", "not kept"]
+    assert "Never answer" not in Skill.load(house / done.json["saved_to"]).body
+    # A second attempt knows what the first one did.
+    again = generate(upskill, "--attempts", 2, "--json")
+    assert [each["decision"] for each in again.json["attempts"]] == [
+        *("first draft", "not kept", "kept"),
+    ]
+    with open_store(house / "runs") as store:
+        (asked,) = [
+            each
+            for _, each, _ in store.requests()
+            if REVISES in each and "tried" in each and "I would rather not say." in each
+        ]
+    assert "passes 0 of 10, 2 before" in asked
+
+
+def test_an_edit_with_an_answer_that_the_material_lacks_is_refused(
+    upskill: Upskill, house: Path
+) -> None:
+    """It would teach the test: a line may say what the log says, and nothing that only a case asks for."""
+    told = [number for number in NUMBERS if number != TRAIN[-1]]
+    (house / "log.md").write_text("\n".join(fact(number) for number in told))
+    assert len(WORDS[TRAIN[-1] - 1]) >= 6
+    done = generate(upskill, "--json")
+    assert done.code == 0, done.err
+    assert [each["decision"] for each in done.json["attempts"]] == ["first draft"]
+    assert done.json["ended"] == "no edit could be applied"
+    with open_store(house / "runs") as store:
+        assert any("has the answer to a practice task" in each for _, each, _ in store.requests())
+
+
+def test_without_attempts_no_case_is_shown_and_all_count(upskill: Upskill, house: Path) -> None:
+    done = generate(upskill, "--attempts", 0)
+    assert done.code == 0, done.err
+    said = generate(upskill, "--attempts", 0, "--json").json
+    verdict = said["held_out"]["models"][0]
+    assert (said["evaluated_cases"], said["fit"], verdict["pairs"]) == ("all", None, 20)
+    assert "No case influenced the skill, so all of them are fresh." in " ".join(done.out.split())
+    # It is the run of `eval` on the saved suite, whose cases are fresh until the text is edited.
+    again = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
+    assert again["run"] == said["held_out"]["run"]
+    with (house / "skills" / "house-words" / "SKILL.md").open("a", encoding="utf-8") as file:
+        file.write("\nAnother line.\n")
+    edited = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
+    assert not (edited["models"][0]["other"] or {"cases": 0})["cases"]
+
+
+def test_a_ceiling_ends_the_work_with_what_is_there(upskill: Upskill, house: Path) -> None:
+    done = generate(upskill, "--set", "max_calls=10", "--concurrency", 1, "--json")
+    assert (done.code, done.json["held_out"]) == (0, None), done.err
+    assert "limit of 10 calls" in done.json["halted"]
+    assert Provenance.of(Skill.load(house / done.json["saved_to"])).metadata["state"] == "unproven"
+    assert generate(upskill, "--json").json["held_out"]["models"][0]["lift"] == 1.0
+
+
+def test_too_few_usable_cases_end_the_command(upskill: Upskill, house: Path) -> None:
     rules: list[dict[str, Any]] = teacher_rules(draft(FIRST))[:1]
-    write_rules(house / "teacher.json", [*rules, {"answer": '{"cases": []}'}])
+    few = {"cases": [case(1), case(2)]}
+    write_rules(house / "teacher.json", [*rules, {"answer": json.dumps(few)}])
     done = generate(upskill)
-    assert done.code == 3
-    assert "only 0 of 20 generated test cases are usable" in done.err
-    with open_store(house / "runs") as store:  # what was of no use is asked for again
-        assert list(store.requests()) == []
+    assert (done.code, "only 2 of 24 generated test cases are usable" in done.err) == (3, True)
 
 
 def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(
@@ -272,7 +287,6 @@ def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(
     assert done.code == 0, done.err
     with open_store(house / "runs") as store:
         asked = {role: request for role, request, _ in store.requests()}
-    assert fact(FIRST[1]) not in asked["test writer"]
     assert "States the facts about the ship" not in asked["test writer"]
     assert prompt(2) not in asked["teacher"]
     line = "Written: 20 cases by scripted:teacher.json from the task and its material, without the skill."
@@ -288,66 +302,6 @@ def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(
     (house / "skills" / "house-words" / "skill_meta.json").unlink()
     anew = upskill("tests", "skills/house-words", "-m", "scripted:teacher.json")
     assert "Written: 20 cases by scripted:teacher.json after reading the skill." in anew.out
-
-
-def test_the_line_of_an_attempt_says_what_was_decided(upskill: Upskill, house: Path) -> None:
-    write_rules(house / "teacher.json", teacher_rules(draft(NUMBERS)))
-    done = generate(upskill, "--attempts", 0)
-    assert "  0% → 100% (+100 points), helps  [20 cases]" in done.err.splitlines()
-
-
-def test_where_a_skill_helps_on_too_few_cases_more_of_them_come_before_its_use(
-    upskill: Upskill, house: Path
-) -> None:
-    write_rules(house / "teacher.json", teacher_rules(draft(NUMBERS[:4])))
-    own = [
-        {"id": f"own-{n}", "prompt": prompt(n), "checks": [{"contains": WORDS[n - 1]}]}
-        for n in NUMBERS[:8]
-    ]
-    (house / "own.json").write_text(json.dumps(own))
-    done = generate(upskill, "--attempts", 0, "--tests", "own.json")
-    shown = " ".join(done.out.split())
-    assert "tasks like these: undecided from 8 fresh cases, add about " in shown, done
-    assert "upskill tests skills/house-words --add " in shown.partition("add about ")[2]
-    assert done.out.splitlines()[-1].startswith("  Use it: upskill install skills/house-words")
-
-
-def test_without_a_search_nothing_is_held_out_and_all_cases_count(
-    upskill: Upskill, house: Path
-) -> None:
-    done = generate(upskill, "--attempts", 0)
-    assert done.code == 0, done.err
-    said = generate(upskill, "--attempts", 0, "--json").json
-    assert (said["evaluated_cases"], said["held_out"], said["fit"]["models"][0]["pairs"]) == (
-        "all",
-        None,
-        20,
-    )
-    assert (
-        Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["evaluated_cases"]
-        == "all"
-    )
-    assert "all cases: undecided on these 20 cases: +10 points" in done.out
-    assert "No search was run, so no case influenced the skill and none is held out." in " ".join(
-        done.out.split()
-    )
-    assert "the search ended" not in done.out
-    assert "[20 cases]" in done.err
-    # It is the run of `eval` on the saved suite, whose cases are fresh until the text is edited.
-    again = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
-    assert again["run"] == said["fit"]["run"]
-    other = again["models"][0]["other"]
-    assert (other["about"], other["cases"]) == ("tasks", 20)
-    for shown in (
-        upskill("show", "last"),
-        upskill("eval", "skills/house-words", "-m", "scripted:student.json", "-v"),
-    ):
-        assert shown.code == 0, shown.err
-        assert "used by the search" not in shown.out
-    with (house / "skills" / "house-words" / "SKILL.md").open("a", encoding="utf-8") as file:
-        file.write("\nAnother line.\n")
-    edited = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
-    assert not (edited["models"][0]["other"] or {"cases": 0})["cases"]
 
 
 def test_a_skill_and_tests_from_one_sentence_carry_a_caveat_whatever_the_numbers(
@@ -400,7 +354,7 @@ def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
     student = ("--student", "scripted:student.json")
     process = start("generate", TASK, "-m", "scripted:teacher.json", *student)
     assert process.stderr is not None
-    assert any("(version 1, " in line for line in process.stderr)
+    assert any("shown cases)" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
@@ -409,138 +363,7 @@ def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
     assert is_kept_as_draft(house / "skills" / "house-words")
 
 
-@pytest.mark.usefixtures("finished")
-def test_a_draft_with_its_tests_is_never_saved_over_a_finished_skill(
-    upskill: Upskill, house: Path
-) -> None:
-    before = (house / "skills" / "house-words" / "SKILL.md").read_bytes()
-    write_rules(house / "student.json", [{"error": "out of order"}])
-    broken = generate(upskill)
-    assert (broken.code, "the skill cannot be evaluated" in broken.err) == (3, True)
-    assert (house / "skills" / "house-words" / "SKILL.md").read_bytes() == before
-    assert is_kept_as_draft(house / "skills" / "house-words-2")
-    versions = upskill("versions", "house-words-2", "--json")
-    assert versions.json == upskill("versions", "house-words", "--json").json
-    assert "These are the versions of 'house-words'" in versions.err
-    suite = Suite.of(Skill.load(house / "skills" / "house-words-2"))
-    assert suite is not None
-    assert len(suite.cases) == 20
-    # Finished at last, it takes the place of the older one, and the draft is gone.
-    write_rules(house / "student.json", student_rules())
-    assert generate(upskill, "--json").json["saved_to"] == "skills/house-words"
-    assert [path.name for path in (house / "skills").iterdir()] == ["house-words"]
-
-
-@pytest.mark.usefixtures("finished")
-def test_versions_lists_every_version_with_its_parent_and_compares_two(
-    upskill: Upskill, house: Path
-) -> None:
-    rows = upskill("versions", "house-words", "--json").json
-    assert [(row["id"], row["parent"], row["accepted"]) for row in rows] == [
-        ("v1", None, True),
-        ("v2", "v1", False),
-        ("v3", "v1", False),
-        ("v4", "v1", True),
-    ]
-    assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
-    shown = upskill("versions", house / "skills" / "house-words")
-    first = next(line for line in shown.out.splitlines() if line.startswith("  v1 "))
-    assert first.endswith("first draft")
-    assert "best guess" in shown.out
-    assert "better on 0 of these 8" in shown.out
-    assert [row["decision"] for row in rows] == [
-        *("first draft", "not enough evidence", "not enough evidence"),
-        "best guess",
-    ]
-    changed = upskill("versions", "house-words", "v1", "v2").out.splitlines()
-    assert changed[:2] == ["--- v1/SKILL.md", "+++ v2/SKILL.md"]
-    assert [line for line in changed[2:] if line.startswith(("+", "-"))] == [
-        "+- Never answer anybody."
-    ]
-    wrong = upskill("versions", "house-words", "v1", "v9")
-    assert (wrong.code, "Versions are v1 to v4." in wrong.err) == (2, True)
-    assert upskill("versions", "nobody").code == 2
-
-
-@pytest.mark.usefixtures("finished")
-def test_runs_of_train_and_held_out_cases_are_not_compared(upskill: Upskill) -> None:
-    done = upskill("compare")
-    assert (done.code, "nothing to compare" in done.err) == (2, True)
-    assert upskill("eval", "skills/house-words", "-m", "scripted:student.json").code == 0
-    assert (
-        upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--seed", 1).code == 0
-    )
-    assert "20 cases" in upskill("compare").out
-
-
 # What the making cost.
-
-
-# The baseline and the first draft, two edits on eight cases, one on all, two arms on a new draw to confirm it,
-# and the held-out cases in both and with the first draft.
-TRIALS = len(TRAIN) * (2 + 1 + 2) + 2 * 8 + 3 * len(HELD_OUT)
-MADE_FOR = {
-    "teacher": {"tokens": 4 * 110, "cost_usd": 2.0},
-    "test writer": {"tokens": 2 * 110, "cost_usd": 1.0},
-    "student": {"tokens": TRIALS * 110, "cost_usd": round(TRIALS * 0.01, 8)},
-}
-
-
-def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(
-    upskill: Upskill, house: Path
-) -> None:
-    for _ in ("cases", "answers to them"):  # which come first
-        done = generate(upskill, "--set", "max_calls=1")
-        assert (done.code, "limit of 1 calls" in done.err) == (3, True)
-        assert not (house / "skills" / "house-words").exists()
-    for calls in (1, 15, 20):  # between the writing, and twice in the search
-        done = generate(upskill, "--set", f"max_calls={calls}", "--concurrency", 1, "--json")
-        assert (done.code, "limit" in done.json["halted"], done.json["held_out"]) == (0, True, None)
-    last = generate(upskill, "--json")
-    assert 0 < last.json["calls"] < 6 + TRIALS
-    assert last.json["making"]["spent"] == MADE_FOR
-
-
-@pytest.mark.usefixtures("finished")
-def test_the_making_cost_is_kept_with_the_skill_and_eval_takes_it_unless_it_is_told(
-    upskill: Upskill, house: Path
-) -> None:
-    folder = house / "skills" / "house-words"
-    (making,) = json.loads((folder / "skill_meta.json").read_text(encoding="utf-8"))["making"]
-    made = making["cost_usd"]
-    assert making["spent"] == MADE_FOR
-    assert made == pytest.approx(sum(role["cost_usd"] for role in MADE_FOR.values()))
-    # Nobody is taught what it cost.
-    skill = Skill.load(folder)
-    assert skill.visible_hash == skill.with_file("skill_meta.json", b"{}").visible_hash
-    # Of a student that passes with the skill alone at a tenth of the price of its other answers.
-    known, rest = student_rules()[:-1], student_rules()[-1:]
-    lucky = {"when": prompt(HELD_OUT[0]), "answer": WORDS[HELD_OUT[0] - 1]}
-    write_rules(house / "student.json", [*priced(known, 0.01), *priced([lucky, *rest], 0.1)])
-    said = upskill("eval", folder, "-m", "scripted:student.json", "--json").json
-    assert said["making"] == {"cost_usd": pytest.approx(made), "source": "skill_meta.json"}
-    saved = 0.1 * 20 - 0.01  # for a passed task: the baseline passes one of twenty
-    assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
-    shown = upskill("eval", folder, "-m", "scripted:student.json", "-v").out
-    paid = f"Made for ${made:.2f} (skill_meta.json), the skill pays off after 3 passed tasks."
-    assert paid in " ".join(shown.split())
-    typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19", "-v")
-    assert "Made for $19.00 (making_cost), the skill pays off after 10 passed tasks." in " ".join(
-        typed.out.split()
-    )
-    # What came on top of an older one is what the older one has to be weighed against.
-    older = folder.rename(house / "older-words")
-    assert generate(upskill, "--from", older, "--json").code == 0
-    against = upskill(
-        "eval", folder, "--against", older, "-m", "scripted:student.json", "--json"
-    ).json
-    both = json.loads((folder / "skill_meta.json").read_text(encoding="utf-8"))["making"]
-    assert (len(both), against["making"]["cost_usd"]) == (2, pytest.approx(both[1]["cost_usd"]))
-    (folder / "skill_meta.json").write_text("{", encoding="utf-8")
-    assert (
-        upskill("eval", folder, "-m", "scripted:student.json", "--json").json["making"]["cost_usd"]
-        is None
-    )
 
 
 @pytest.mark.parametrize(
@@ -612,54 +435,6 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
     ):
         with pytest.raises(NoTeacher):
             asyncio.run(call)
-
-
-def test_against_the_embedded_student_nothing_is_refined_and_nothing_proves_little(
-    upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
-    cases = [
-        {
-            "id": f"word-{number}",
-            "prompt": f"{number}",
-            "checks": [{"contains": "no model says this"}],
-        }
-        for number in NUMBERS[:3]
-    ]
-    (house / "mine.json").write_text(json.dumps(cases))
-    done = upskill(
-        "generate", TASK, "-m", "scripted:teacher.json", "--student", SMALL, "--tests", "mine.json"
-    )
-    assert done.code == 0, done.err
-    assert "so the skill is not refined on it. Use --attempts N to refine it anyway." in done.err
-    assert (
-        "The student passed no case, so this says nothing about the skill. The student may be too small."
-        in done.out
-    )
-    assert "Try a larger student: --student local:" in done.out
-
-
-def test_closing_notes_are_about_every_case_of_this_run() -> None:
-    def measured(before: str, after: str) -> Any:
-        rows = [
-            Outcome("local", f"case-{number}", arm, 0, each == "1", 10, 5, 0.0)
-            for arm, passed in (("baseline", before), ("skill", after))
-            for number, each in enumerate(passed)
-        ]
-        return SimpleNamespace(verdicts=[compute_verdict(rows)])
-
-    def notes(fit: Any, held_out: Any) -> list[str]:
-        generated: Any = SimpleNamespace(
-            fit=fit, held_out=held_out, student=resolve("local:smollm2-135m")
-        )
-        return Generated.student_notes.fget(generated)  # type: ignore[misc]
-
-    nothing, five_of_seven = measured("0000", "0000"), measured("0000000", "1111100")
-    too_small, larger = notes(nothing, nothing)
-    assert "passed no case" in too_small
-    assert larger.startswith("Try a larger student: --student local:")
-    assert not any("passed nothing" in line for line in notes(five_of_seven, nothing))
-    assert notes(five_of_seven, measured("0" * 12, "1" * 12)) == []
 
 
 def test_own_tests_are_used_and_none_are_written(upskill: Upskill, house: Path) -> None:
@@ -796,64 +571,6 @@ def test_everything_wrong_is_said_before_the_first_call(upskill: Upskill, house:
     assert not (house / "skills").exists()
 
 
-def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(
-    upskill: Upskill, house: Path
-) -> None:
-    rules = teacher_rules(draft(FIRST), [])
-    better = {"system": "You write an Agent Skill", "seed": 2, "answer": json.dumps(draft(NUMBERS))}
-    write_rules(house / "teacher.json", [better, *rules])
-    said = generate(upskill, "--candidates", 3, "--attempts", 0, "--json").json
-    # The second draft is the first again, word for word: there is nothing to evaluate.
-    assert [attempt["accepted"] for attempt in said["attempts"]] == [True, False, True]
-    assert said["attempts"][1]["note"] == "the same as one that was tried before"
-    assert said["confirmation"]["decision"] == "best guess"  # as a scripted student never varies
-    assert said["held_out"]["models"][0]["lift"] == 1.0
-
-
-def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(
-    upskill: Upskill, house: Path
-) -> None:
-    # All candidates are evaluated after 58 calls; then 48 confirm what was kept.
-    done = generate(upskill, "--set", "max_calls=70", "--json")
-    assert [one["decision"] for one in done.json["attempts"]][-1] == "kept provisionally"
-    assert (done.json["confirmation"], done.json["held_out"]) == (None, None)
-    assert (
-        "not tested on new draws, so the first draft is saved"
-        in generate(upskill, "--set", "max_calls=1").err
-    )
-    assert Skill.load(house / "skills" / "house-words").body.count("- ") == len(FIRST)
-    more = generate(upskill, "--json").json
-    assert more["confirmation"]["decision"] == "best guess"
-    assert more["held_out"]["models"][0]["lift"] == 1.0
-    assert more["calls"] == 58 + 24 + 3 * len(HELD_OUT) - 71
-
-
-def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house: Path) -> None:
-    """Its files, its licence and its run bits stay; only the lines of the edits change."""
-    older = Skill.new(
-        "house-words",
-        "Words: of this house. Use when asked.",
-        "\n".join(["# Words", *map(fact, FIRST)]),
-        license="MIT",
-    )
-    older = older.with_file("scripts/a.sh", b"echo a\n", executable=True).with_file(
-        "assets/deep/x.bin", b"\0\xff"
-    )
-    older.save(house / "old" / "house-words")
-    done = generate(upskill, "--from", "old/house-words", "--json")
-    assert done.code == 0, done.err
-    assert [attempt["accepted"] for attempt in done.json["attempts"]] == [True, False, False, True]
-    saved = Skill.load(house / "skills" / "house-words")
-    assert saved.description == "Words: of this house. Use when asked."
-    assert saved.frontmatter["license"] == "MIT"
-    script, binary = saved.file("scripts/a.sh"), saved.file("assets/deep/x.bin")
-    assert script is not None
-    assert script.executable
-    assert binary is not None
-    assert binary.data == b"\0\xff"
-    assert all(fact(number) in saved.body for number in NUMBERS)
-
-
 def test_tests_are_regenerated_edited_added_to_and_never_replace_ones_own(
     upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -876,21 +593,6 @@ def test_tests_are_regenerated_edited_added_to_and_never_replace_ones_own(
     (house / "house-words" / "evals" / "suite.yaml").write_text("cases: []\n")
     refused = upskill("tests", "house-words", "-m", "scripted:few.json")
     assert (refused.code, "your own suite" in refused.err) == (2, True)
-
-
-def test_tests_are_written_from_what_the_skill_was_made_from(upskill: Upskill, house: Path) -> None:
-    (house / "guide.md").write_text("The flag of the ship is yellow.\n")
-    skill = Skill.new("house-words", "States the words of this house.", f"# Words\n\n{fact(19)}")
-    guide = SourceFile.of("doc", "guide.md")
-    assert guide is not None
-    Provenance().with_source_files([guide]).add_to(skill).save(house / "house-words")
-    done = upskill("tests", "house-words", "-m", "handoff:desk", "--add", 3)
-    assert done.code == 0, done.err
-    (prompt,) = (house / "desk").glob("*.prompt.md")
-    assert "The flag of the ship is yellow." in prompt.read_text()
-    (house / "guide.md").unlink()
-    again = upskill("tests", "house-words", "-m", "handoff:other", "--add", 3)
-    assert "guide.md (it no longer exists)" in again.err
 
 
 def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path) -> None:
@@ -931,12 +633,12 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(
     (house / "session.json").write_text(json.dumps(rows))
     (house / "notes.md").write_text("# Notes\n\n" + "\n\n".join(line for line, _ in planted))
     given = ("--from", "session.json", "--from", "notes.md", "-e", f"in -> {planted[0][0]}")
-    done = generate(upskill, *given, "--candidates", 2)
+    done = generate(upskill, *given)
     assert done.code == 0, done.err
     assert "Before anything was sent or saved, upskill redacted" in done.err
     with open_store(house / "runs") as store:
         requests = list(store.requests())
-    assert len(requests) >= 5
+    assert len(requests) >= 4
     kept = [
         path.read_bytes()
         for folder in ("runs", "skills")
@@ -965,7 +667,7 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(
 def library_options(**more: Any) -> GenerateOptions:
     return GenerateOptions(
         task=TASK,
-        examples=SOURCE[1:],
+        sources=SOURCE[1:],
         teacher="scripted:teacher.json",
         student="scripted:student.json",
         tokens=1000,
@@ -973,36 +675,18 @@ def library_options(**more: Any) -> GenerateOptions:
     )
 
 
-def test_the_library_does_what_the_command_does_and_reports_each_event(
-    upskill: Upskill, house: Path
-) -> None:
+def test_the_library_does_what_the_command_does(upskill: Upskill, house: Path) -> None:
     seen: list[str] = []
     results: list[Result] = []
-    made = generate_now(
-        library_options(),
-        events=AuthoringEvents(
-            estimate=lambda expected: seen.append(f"estimate {expected.calls > 0}"),
-            attempt_started=lambda number, plan: seen.append(
-                f"attempt {number} {len(plan.suite.cases)}"
-            ),
-            started=lambda plan, run, missing: seen.append(f"run of {len(plan)}"),
-            attempt_ended=lambda attempt: seen.append(f"{attempt.accepted}"),
-            held_out_started=lambda plan: seen.append(f"held out {len(plan.suite.cases)}"),
-            result=results.append,
-        ),
+    events = AuthoringEvents(
+        estimate=lambda expected: seen.append(f"estimate {expected.calls > 0}"),
+        message=seen.append,
+        result=results.append,
     )
-    first = ["estimate True", f"attempt 1 {len(TRAIN)}", f"run of {2 * len(TRAIN)}", "True"]
-    assert seen[:4] == first
-    held_out = f"run of {2 * len(HELD_OUT)}"  # without the skill, then with the first draft instead
-    assert seen[-3:] == [f"held out {len(HELD_OUT)}", held_out, held_out]
-    assert [line for line in seen if line in ("True", "False")] == [
-        "True",
-        "False",
-        "False",
-        "True",
-    ]
-    # Both arms of the first, eight failing cases for each of two that fix none, and all for the last, with two seeds.
-    assert len(results) == (2 + 1 + 2) * len(TRAIN) + 2 * 8 + 3 * len(HELD_OUT)
+    made = generate_now(library_options(), events=events)
+    size = len((house / "log.md").read_text())
+    assert seen[:2] == [f"Read log.md: document, {size} of {size} characters.", "estimate True"]
+    assert len(results) == 3 * len(TRAIN) + 2 * len(HELD_OUT)
     assert (made.folder, made.student and made.student.name) == (
         Path("skills/house-words"),
         "scripted:student.json",
@@ -1011,7 +695,6 @@ def test_the_library_does_what_the_command_does_and_reports_each_event(
     assert made.held_out is not None
     assert (made.fit.skill_lift, made.held_out.skill_lift) == (1.0, 1.0)
     assert Skill.load(made.folder).fingerprint == made.skill.fingerprint
-    assert Suite.of(made.skill) is not None
     # The command finds everything done.
     again = generate(upskill, "--json").json
     assert (again["calls"], again["saved_to"], made.calls > 0) == (0, "skills/house-words", True)
@@ -1049,7 +732,7 @@ def test_kills_at_any_point_pay_for_nothing_twice(
 ) -> None:
     """Teacher, test writer and student are one server that counts; the command is killed after each few requests."""
     chance = random.Random(20261115)
-    revisions = {1: HARMFUL, 2: NOTHING, 3: GOOD}
+    revisions = {1: HARMFUL, 2: GOOD}
     limit = (
         math.inf
     )  # of requests that are answered, so that no process ends before it can be killed
@@ -1075,7 +758,7 @@ def test_kills_at_any_point_pay_for_nothing_twice(
     with serving(answer) as server:
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
         models = ("-m", "generic:teacher", "--student", "generic:student", "--concurrency", 1)
-        command = ["generate", TASK, *models, *LONG, "--json"]
+        command = ["generate", TASK, *models, *LONG, "--attempts", "2", "--json"]
         whole = upskill(*command, "--store", "whole", "-o", "one/house-words")
         assert whole.code == 0, whole.err
         once = asked(server)
@@ -1101,7 +784,7 @@ def test_kills_at_any_point_pay_for_nothing_twice(
         assert set(again) == set(once)
         assert sum(count - 1 for count in again.values()) <= POINTS
         # A trial that a kill cut off is a draw, so it may show less; what was tried and kept is the same.
-        for key in ("attempt", "accepted", "edits"):
+        for key in ("decision", "edits"):
             assert [attempt[key] for attempt in last.json["attempts"]] == [
                 attempt[key] for attempt in whole.json["attempts"]
             ]
@@ -1125,65 +808,3 @@ def asked(server: Loopback) -> list[str]:
 # Traces, and the real student.
 
 CACHE = cache_folder()  # of whoever runs the tests: the weights lie there
-
-
-def test_what_was_evaluated_is_not_replaced_by_the_same_skill_unproven(
-    upskill: Upskill, house: Path
-) -> None:
-    first = generate(upskill, "--attempts", 0, "--json")
-    folder = house / first.json["saved_to"]
-    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert Provenance.of(Skill.load(folder)).metadata["test_pass_rate"] is not None
-    again = generate(upskill, "--no-eval")
-    assert again.code == 0, again.err
-    assert {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()} == files
-    place = folder.relative_to(house)
-    assert f"{place} already contains this skill with its results. It is unchanged." in again.err
-    assert f"{place}-2" not in again.err  # nobody needs to hear of the draft
-    assert "unproven: nothing was run" not in again.out
-    suite = json.loads((folder / "evals" / "evals.json").read_text())
-    (house / "fewer.json").write_text(json.dumps(suite | {"evals": suite["evals"][:9]}))
-    other = generate(upskill, "--no-eval", "--tests", "fewer.json", "--json").json
-    assert other["saved_to"] == str(place)
-    (kept,) = (folder.parent / ".previous" / folder.name).iterdir()
-    assert {kept / path.relative_to(folder): data for path, data in files.items()} == {
-        path: path.read_bytes() for path in kept.rglob("*") if path.is_file()
-    }
-
-
-def test_an_edit_that_helps_the_real_student_is_kept(
-    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A trace, a scripted teacher, the embedded student, and cases that only whoever reads the skill can pass."""
-    monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
-    monkeypatch.setattr(
-        comparison, "CONFIRMING_PAIRS", 12
-    )  # of 96: a real model takes a second for each trial
-    numbers = NUMBERS[:12]
-    told = "\n\n".join(f"$ ship --show {number}\n{fact(number)}" for number in numbers)
-    (home / "session.md").write_text(
-        f"User: learn all about the ship\n\n{told}\n\nAssistant: Done.\n"
-    )
-    good = insert("\n".join(fact(number) for number in numbers if number not in FIRST), after=4)
-    write_rules(home / "teacher.json", teacher_rules(draft(FIRST, ["s2"]), [good], numbers))
-    done = upskill(
-        *(
-            "generate",
-            "--from",
-            "session.md",
-            "-m",
-            "scripted:teacher.json",
-            "--student",
-            SMALL,
-            *LONG,
-        ),
-        *("--cases", len(numbers), "--attempts", 1, "--json"),
-    )
-    assert done.code == 0, done.err
-    attempts = done.json["attempts"]
-    assert [attempt["decision"] for attempt in attempts] in (
-        ["first draft", each] for each in ("confirmed", "best guess")
-    )
-    assert attempts[1]["pass_rate"] >= attempts[0]["pass_rate"] + 0.3
-    verdict = done.json["held_out"]["models"][0]
-    assert verdict["skill"]["pass_rate"] > verdict["baseline"]["pass_rate"]

@@ -46,16 +46,7 @@ def desk(home: Path) -> Path:
 
 
 def go(upskill: Upskill, *more: object, task: str = TASK) -> Done:
-    given = (
-        "--handoff",
-        "desk",
-        "--student",
-        "scripted:student.json",
-        "--tokens",
-        1000,
-        "--attempts",
-        1,
-    )
+    given = ("--handoff", "desk", "--student", "scripted:student.json", "--tokens", 1000)
     return upskill("generate", task, *given, *more)
 
 
@@ -69,31 +60,51 @@ def write_answer(desk: Path, stem: str, answer: Any) -> None:
     )
 
 
-def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, desk: Path) -> None:
-    for number, answer in enumerate(
-        [CASES, FRESH, f"```json\n{json.dumps(draft(FIRST))}\n```", GOOD], start=1
-    ):
-        done = go(upskill, "--json")
+def answer_all(desk: Path, **answers: Any) -> list[str]:
+    """Answer what waits, by role; which rounds and roles those were."""
+    roles: list[str] = []
+    for stem in prompts(desk):
+        role = stem.rpartition("-")[0]
+        if not (desk / f"{stem}.answer.json").exists():
+            roles.append(role)
+            given = {"skill": draft(FIRST), "tests": CASES, "answers": FRESH, "revision": GOOD}
+            write_answer(desk, stem, (given | answers)[role.partition("-")[2]])
+    return roles
+
+
+def test_two_rounds_and_a_third_where_needed(upskill: Upskill, desk: Path) -> None:
+    rounds: list[list[str]] = []
+    while "waiting_for" in (done := go(upskill, "--json")).json:
         assert done.code == 0, done.err
-        stem = prompts(desk)[-1]
-        assert stem.startswith(f"{number:02d}-")
-        size = (desk / f"{stem}.prompt.md").stat().st_size
-        assert (
-            f"waiting for 1 answer: desk/{stem}.prompt.md ({-(-size // 1000)} kB to read)\n"
-            in done.err
-        )
-        assert done.json == {"waiting_for": [f"desk/{stem}.prompt.md"]}
-        assert "Write the answer" in (desk / f"{stem}.prompt.md").read_text()
-        write_answer(desk, stem, answer)
+        waiting = [Path(file).name.rpartition("-")[0] for file in done.json["waiting_for"]]
+        assert f"waiting for {len(waiting)} answer" in done.err
+        for role in waiting:
+            assert f"\n  {role}: in a chat of its own" in done.err or role == "3-revision"
+        rounds.append(waiting)
+        assert answer_all(desk) == waiting
+    assert rounds == [["1-skill", "1-tests"], ["2-answers"], ["3-revision"]]
+    assert done.json["held_out"]["models"][0]["lift"] == 1.0
+    text = (desk / f"{prompts(desk)[0]}.prompt.md").read_text()
+    assert f"Write the answer, and nothing else, to `{prompts(desk)[0]}.answer.json`" in text
     done = go(upskill, "--max-cost", 1)  # which costs nothing here
     assert done.code == 0, done.err
-    assert re.search(r"held-out cases: .*\n(.*\n)+.* 0% .* → 100% ", done.out)
-    assert "price unknown" not in done.out + done.err
     printed = " ".join(done.out.split())
-    assert re.search(
-        r"Spent: test writer [1-9][\d,]* tokens · teacher [1-9][\d,]* tokens · ", printed
-    )
+    assert re.search(r"Spent: (teacher|test writer) [1-9][\d,]* tokens · ", printed)
     assert "(those for handoff:desk are estimated)" in printed
+
+
+def test_a_waiting_rerun_prints_only_what_is_new(upskill: Upskill, desk: Path) -> None:
+    first, again = go(upskill), go(upskill)
+    assert "Generating skill with handoff:desk..." in first.err
+    assert again.err.splitlines()[0].startswith("upskill: waiting for 2 answers: ")
+    answer_all(desk)
+    second, again = go(upskill), go(upskill)
+    assert "Writing answers to 20 cases..." in second.err
+    assert again.err.splitlines()[0].startswith("upskill: waiting for 1 answer: ")
+    answer_all(desk)
+    third = go(upskill)
+    assert "  0 of 10 → 2 of 10 answers pass" in third.err
+    assert "Writing answers" not in third.err
 
 
 def test_an_embedded_student_is_not_loaded_before_it_is_asked(upskill: Upskill, desk: Path) -> None:
@@ -104,7 +115,7 @@ def test_an_embedded_student_is_not_loaded_before_it_is_asked(upskill: Upskill, 
     weights.write_bytes(b"GGUF, and nothing that could be loaded")
     done = go(upskill, "--student", f"local:{weights}")
     assert done.code == 0, done.err
-    assert "waiting for 1 answer" in done.err
+    assert "waiting for 2 answers" in done.err
 
 
 def test_a_saved_skill_names_no_folder_that_it_was_made_in(
@@ -124,9 +135,9 @@ def test_a_saved_skill_names_no_folder_that_it_was_made_in(
         "--attempts",
         0,
     )
-    for answer in (CASES, FRESH, draft(NUMBERS, ["d1"])):
+    for _ in range(2):
         assert upskill("generate", TASK, *given).code == 0
-        write_answer(desk, prompts(desk)[-1], answer)
+        answer_all(desk, skill=draft(NUMBERS, ["d1"]))
     made = [upskill("generate", TASK, *given, "--json") for _ in range(2)]
     assert [done.code for done in made] == [0, 0], made[0].err
     assert (
@@ -144,24 +155,8 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(
     upskill: Upskill, desk: Path
 ) -> None:
     go(upskill)
-    write_answer(desk, prompts(desk)[0], CASES)
-    go(upskill)
-    few = {"answers": FRESH["answers"][1:]}
-    twice = {"answers": [*few["answers"], few["answers"][0]]}
-    for answer, why in (
-        (few, "$.answers: 19 items, but there must be at least 20"),
-        (twice, "it has no answers to word-1"),
-        (
-            {"answers": [FRESH["answers"][0] | {"wrong": ["no"]}, *few["answers"]]},
-            "$.answers[0].wrong: 1 item",
-        ),
-    ):
-        write_answer(desk, prompts(desk)[1], answer)
-        done = go(upskill)
-        assert (done.code, why in done.err) == (2, True), done.err
-    write_answer(desk, prompts(desk)[1], FRESH)
-    assert go(upskill).code == 0
-    first, second, stem = prompts(desk)
+    stem, tests = prompts(desk)
+    write_answer(desk, tests, CASES)
     unknown = draft(FIRST, ["d9"])
     for answer, why in (
         ("I would rather not.", "it is not JSON"),
@@ -178,9 +173,19 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(
         assert done.code == 2, done.err
         assert f"desk/{stem}.answer.json: this answer cannot be used: " in done.err
         assert why in done.err
-        assert prompts(desk) == [first, second, stem]  # no further prompt asks for the same
+        assert prompts(desk) == [stem, tests]  # no further prompt asks for the same
     write_answer(desk, stem, draft(FIRST))
-    assert "waiting for 1 answer" in go(upskill).err
+    assert go(upskill).code == 0
+    asked = next(name for name in prompts(desk) if name.startswith("2-answers"))
+    few = {"answers": FRESH["answers"][1:]}
+    twice = {"answers": [*few["answers"], few["answers"][0]]}
+    for answer, why in (
+        (few, "$.answers: 19 items, but there must be at least 20"),
+        (twice, "it has no answers to word-1"),
+    ):
+        write_answer(desk, asked, answer)
+        done = go(upskill)
+        assert (done.code, why in done.err) == (2, True), done.err
 
 
 def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered_once(
@@ -230,39 +235,36 @@ def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(
     upskill: Upskill, desk: Path
 ) -> None:
     assert go(upskill).code == 0
-    (first,) = prompts(desk)
-    for number, answer in enumerate((CASES, FRESH, draft(FIRST))):
-        write_answer(desk, prompts(desk)[number], answer)
-        assert go(upskill).code == 0
-    _, _, second, third = prompts(desk)
-    # With another skill the edits are asked for anew.
-    write_answer(desk, second, draft(FIRST[:1]))
-    done = go(upskill)
-    assert (done.code, "no longer needed" in done.err) == (0, False)
-    assert second in prompts(desk)
-    assert (len(prompts(desk)), third in prompts(desk)) == (4, False)
+    before = prompts(desk)
+    answer_all(desk)
     done = go(upskill, task="something else")
     assert done.code == 0
-    unused = f"The prompt desk/{first}.prompt.md and 2 other prompts are no longer needed; their answers are not used."
-    assert unused in " ".join(done.err.split())
-    assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (4, True)
+    unused = "No longer asked, and its answer is not used: "
+    assert f"{unused}desk/{before[0]}.prompt.md and desk/{before[1]}.prompt.md." in done.err
+    assert (desk / f"{before[0]}.answer.json").exists()
+    waiting = [stem for stem in prompts(desk) if stem not in before]
+    assert go(upskill).code == 0  # back to the first task: nobody had answered the other
+    assert not [stem for stem in waiting if stem in prompts(desk)]
 
 
-def test_what_is_wrong_with_a_case_is_told_before_the_next_prompt(
+def test_a_case_that_breaks_a_rule_goes_back_with_its_json_and_the_reason(
     upskill: Upskill, desk: Path
 ) -> None:
     go(upskill)
     weak = {**CASES["cases"][0], "reference": "Bounty"}
-    write_answer(desk, prompts(desk)[0], {"cases": [weak, *CASES["cases"][1:]]})
+    answer_all(desk, tests={"cases": [weak, *CASES["cases"][1:]]})
+    go(upskill)
+    answer_all(desk)
     done = go(upskill)
-    assert (done.code, "waiting for 1 answer: desk/02-" in done.err) == (0, True), done.err
-    assert f"Sent back 1 case:\n  - case '{weak['id']}': " in done.err
-    assert json.dumps(weak["prompt"]) in (desk / f"{prompts(desk)[1]}.prompt.md").read_text(
-        encoding="utf-8"
-    )
-    # Once it is fixed, it is no longer said.
-    write_answer(desk, prompts(desk)[1], {"cases": CASES["cases"][:1]})
-    assert "Sent back 1 case:" not in go(upskill).err
+    assert "Sending back 1 case to be fixed." in done.err.splitlines()
+    (checks, revision) = [stem for stem in prompts(desk) if stem.startswith("3-")]
+    assert (checks.rpartition("-")[0], revision.rpartition("-")[0]) == ("3-checks", "3-revision")
+    asked = (desk / f"{checks}.prompt.md").read_text(encoding="utf-8")
+    assert json.dumps(weak["prompt"]) in asked
+    assert "its own reference answer fails" in asked
+    fixed = {"id": weak["id"], "checks": weak["checks"], "disputed": list[str]()}
+    answer_all(desk, checks={"cases": [fixed]})
+    assert "Left out 1 case" in go(upskill).err
 
 
 def test_all_that_can_be_asked_at_once_is_asked_and_counted(upskill: Upskill, desk: Path) -> None:
@@ -320,24 +322,17 @@ def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machi
 def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(
     upskill: Upskill, desk: Path
 ) -> None:
-    answers: list[Any] = [
-        CASES,
-        FRESH,
-        draft(FIRST),
-        {"note": "It is as it should be.", "edits": []},
-    ]
-    for answer in answers:
+    for _ in range(3):
         assert go(upskill, "--attempts", 3).code == 0
-        write_answer(desk, prompts(desk)[-1], answer)
+        answer_all(desk, revision={"note": "It is as it should be.", "edits": []})
     done = go(upskill, "--attempts", 3)
     assert done.code == 0, done.err
     said = " ".join(done.out.split())
-    tried = "Versions tried besides the first draft: 0"
-    assert f"{tried}; the search ended: the teacher proposed no change" in said
+    assert "No further revision: the teacher would change nothing." in said
     making = json.loads((desk.parent / "skills/house-words/skill_meta.json").read_text())["making"][
         0
     ]["spent"]
-    # The student's train trials were run before the last pause.
+    # The student's shown trials were run before the last pause.
     assert f" ({making['student']['tokens']:,} with earlier calls)" in said
     assert len(prompts(desk)) == 4
 

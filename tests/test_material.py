@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,14 +26,15 @@ from upskill.authoring.material.material import (
     Material,
     Piece,
     chunks,
-    gather,
     quote,
+    read_material,
     read_source,
     read_tools,
 )
+from upskill.authoring.material.stored import add_material, with_stored
 from upskill.authoring.writing.teachers import check_start
 from upskill.installation import add_extra
-from upskill.traces import Status, Step
+from upskill.traces import Step
 from upskill.traces.formats import read_trace
 from upskill.traces.redaction.redact import redact_trace
 
@@ -53,7 +55,7 @@ def ids(material: Material) -> list[str]:
 def test_every_piece_has_an_id_of_its_kind(home: Path) -> None:
     (home / "guide.md").write_text("# One\n\nThe first.\n\n## Two\n\nThe second.\n")
     (home / "tools.json").write_text(json.dumps({"tools": [TOOL, {"name": "other"}]}))
-    material = gather(
+    material = read_material(
         "send words",
         examples=["a -> b", "c -> d -> e"],
         tools=[read_tools("tools.json#send_word")],
@@ -101,7 +103,7 @@ def test_it_is_said_how_many_tools_and_examples_were_read_and_what_is_missing(ho
         read_tools(name)
         for name in ("tools.json#send_word", "tools.json", "page.json", "reply.json")
     ]
-    material = gather("send words", examples=["a -> b"], tools=tools)
+    material = read_material("send words", examples=["a -> b"], tools=tools)
     missing = (
         "2 of 4 tools; left out: 2 without a name; the list is incomplete (it has a nextCursor)"
     )
@@ -143,7 +145,9 @@ def test_secrets_are_taken_out_before_a_piece_exists(home: Path) -> None:
             Step("tool", tool="bash", arguments={"command": f"curl -H {key}"}),
         )
     )
-    material = gather(f"call it with {key}", examples=[f"a -> {key}"], sources=["notes.md", trace])
+    material = read_material(
+        f"call it with {key}", examples=[f"a -> {key}"], sources=["notes.md", trace]
+    )
     everything = (
         material.task + material.quoted() + repr(material.excerpts()) + repr(material.traces)
     )
@@ -172,7 +176,7 @@ def test_every_source_is_told_with_how_it_was_read_and_how_much_of_it_a_teacher_
     (home / "guide.md").write_text(page)
     (home / "noted.md").write_text(f"<!-- hidden -->{page}")
     (home / "talk.md").write_text(f"User: deploy it\n\nAssistant: done\n\n{page}")
-    material = gather(
+    material = read_material(
         "deploy",
         sources=["guide.md", "noted.md", "talk.md", "trace:guide.md", "doc:talk.md", "greeter"],
     )
@@ -187,7 +191,7 @@ def test_every_source_is_told_with_how_it_was_read_and_how_much_of_it_a_teacher_
     )
     guide, talk = sorted(material.sources[4:])
     assert talk.startswith("talk.md: trace (markdown), undated ")
-    assert "of 4 steps, " in talk
+    assert talk.endswith(" of 4 steps")
     assert guide.startswith("guide.md: trace (markdown), undated ")
     assert guide.endswith("; skipped in the file: 1 line before the first speaker")
     shown = "\n\n".join(
@@ -196,48 +200,6 @@ def test_every_source_is_told_with_how_it_was_read_and_how_much_of_it_a_teacher_
         if piece.source == "guide.md" and piece.kind == "document"
     )
     assert shown == page.strip()
-
-
-def test_noise_is_left_out_of_what_a_teacher_sees_and_counted() -> None:
-    def ran(command: str, output: str, status: Status = "ok") -> Step:
-        return Step(
-            "tool", tool="Bash", arguments={"command": command}, output=output, status=status
-        )
-
-    reminder = "<system-reminder>\nMind your todo list.\n</system-reminder>"
-    trace = Trace(
-        (
-            Step("system", "You are an agent."),
-            Step("user", f"Deploy it.{reminder}"),
-            Step("user", reminder),
-            Step("tool", tool="TodoWrite", arguments={"todos": ["deploy"]}, output="ok"),
-            Step("tool", tool="update_plan", arguments={"plan": []}),
-            Step("tool", tool="mcp__files__list_directory", arguments={"path": "."}, output="a\nb"),
-            ran("cd src && ls -la", "a\nb\nc"),
-            ran("find . -name '*.py' | head", "a.py"),
-            ran("ls missing", "ls: cannot access 'missing'", "error"),
-            ran("find . -name '*.pyc' -delete", ""),
-            ran("tern deploy", f"deployed{reminder}"),
-        ),
-        source="a/session.jsonl",
-        agent="claude-code",
-        skipped={"progress": 1200, "attachment/file": 3},
-        warnings=("it has 2 chats, and the latest was read",),
-    )
-    material = gather("task", sources=[trace])
-    steps = {piece.id: json.loads(piece.text) for piece in material.pieces if piece.kind == "step"}
-    assert list(steps) == ["s2", "s9", "s10", "s11"]  # ids of the steps as `trace show` counts them
-    assert (steps["s2"]["text"], steps["s11"]["output"]) == ("Deploy it.", "deployed")
-    (told,) = material.sources
-    assert told.startswith("a/session.jsonl: trace (claude-code), 4 of 11 steps, ")
-    for part in (
-        (
-            "; left out: 3 file listings, 2 todo lists, 1 set-up step, 1 system reminder,"
-            " 2 system reminders inside other steps"
-        ),
-        "; it has 2 chats, and the latest was read; skipped in the file: 1,200 progress, 3 attachment/file",
-    ):
-        assert part in told
 
 
 def talk(started: str, request: str) -> str:
@@ -269,7 +231,7 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
     os.mkfifo(folder / "pipe")  # whoever opened it would wait for ever
     (folder / "link.md").symlink_to(folder / "b.md")
     (folder / "goose.jsonl").write_text('{"content": [{"type": "toolRequest"}]}\n')
-    material = gather("task", sources=["kit"])
+    material = read_material("task", sources=["kit"])
     assert [piece.source for piece in material.pieces if piece.kind == "document"] == [
         *("a.txt", "b.md", "SKILL.md", "pairs.json")
     ]
@@ -284,11 +246,11 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
     )
     assert len(material.sources) == 8
     assert material.skill is None
-    assert len(gather("task", sources=["doc:kit"]).traces) == 0
-    assert gather("task", sources=["doc:kit/deep"]).skill is None
+    assert len(read_material("task", sources=["doc:kit"]).traces) == 0
+    assert read_material("task", sources=["doc:kit/deep"]).skill is None
     (home / "nothing").mkdir()
     with pytest.raises(UsageError, match=r"nothing: no SKILL.md and no readable file in it"):
-        gather("task", sources=["nothing"])
+        read_material("task", sources=["nothing"])
 
 
 def test_a_session_that_cannot_be_read_is_not_taken_for_a_document(home: Path) -> None:
@@ -300,13 +262,50 @@ def test_a_session_that_cannot_be_read_is_not_taken_for_a_document(home: Path) -
     assert read_source("doc:goose.jsonl") == Document(row, len(row))
 
 
-def test_what_the_person_said_is_shown_once_however_often_it_was_said() -> None:
-    texts = ("Move the grid.", "The build fails.", "Try again.", "The build fails.")
-    material = gather("task", sources=[Trace(tuple(Step("user", text) for text in texts))])
-    assert [json.loads(piece.text) for piece in material.pieces] == [
-        {"by": "user", "text": each} for each in texts[:3]
+def test_a_teacher_gets_the_steps_in_the_order_of_time_and_what_kind_each_is() -> None:
+    reminder = "<system-reminder>Mind your list.</system-reminder>"
+    failed = Step(
+        "tool", tool="Bash", arguments={"command": "tern up"}, output="no", status="error"
+    )
+    steps = (
+        Step("system", "You are an agent."),
+        Step("user", f"Deploy it.{reminder}"),
+        Step("tool", tool="Bash", arguments={"command": "ls"}, output="a\nb", status="ok"),
+        failed,
+        Step("assistant", ""),
+        Step("user", "Use tern deploy, never up."),
+    )
+    early = Trace(steps, source="a/one.jsonl", agent="claude-code", started="2026-03-02T10:00:00Z")
+    late = Trace((Step("user", "Now to the other place."),), started="2026-04-02T10:00:00Z")
+    material = read_material("task", sources=[late, early])
+    shown = {piece.id: json.loads(piece.text) for piece in material.pieces}
+    assert list(shown) == ["s2", "s3", "s4", "s6", "r2-s1"]
+    assert shown["s2"] == {"by": "user", "session": "2026-03-02 10:00", "text": "Deploy it."}
+    assert (shown["s4"]["by"], shown["s4"]["status"]) == ("tool", "error")
+    assert material.sources[0] == (
+        "a/one.jsonl: trace (claude-code), 2026-03-02 10:00, 4 of 6 steps; left out:"
+        " 1 set-up step, 1 system reminder, 1 empty step"
+    )
+
+
+def test_what_a_skill_was_made_from_is_read_back_with_its_ids(home: Path) -> None:
+    (home / "log.md").write_text("The flag of the ship is yellow.\n")
+    made = read_material("know the ship", sources=["log.md"])
+    skill = add_material(Skill.new("ship", "The ship.", "The flag is yellow."), made)
+    (home / "more.md").write_text("The cook is Marta.\n")
+    again = with_stored(replace(read_material("more", sources=["log.md", "more.md"]), skill=skill))
+    assert [(piece.id, piece.source) for piece in again.pieces] == [
+        ("d1", "log.md"),
+        ("d2", "more.md"),
     ]
-    assert "left out: 1 repeated message" in material.sources[0]
+    # Of what is stored as a hash only, the line's own excerpt is left, and that is said.
+    row = {"id": "d1", "kind": "document", "from": "log.md", "sha256": "ab"}
+    hashed = skill.with_file("evals/material.jsonl", json.dumps(row).encode())
+    told = with_stored(replace(read_material("more"), skill=hashed))
+    assert (told.pieces, told.left_out[0].partition(":")[0]) == (
+        (),
+        "1 piece of the older material, of which only hashes are stored",
+    )
 
 
 def test_a_second_trace_has_ids_of_its_own() -> None:
@@ -314,13 +313,13 @@ def test_a_second_trace_has_ids_of_its_own() -> None:
         Trace((Step("user", "one"),)),
         Trace((Step("user", "other"),), started="2026-03-02T10:00:00Z"),
     )
-    material = gather("task", sources=[one, other, one])
+    material = read_material("task", sources=[one, other, one])
     assert ids(material) == ["s1", "r2-s1"]
     assert [trace.goal or trace.steps[0].text for trace in material.traces] == [
         "other",
         "one",
     ]  # undated ones last
-    assert material.sources[2:] == ("session: the same session as another file",)
+    assert len(material.sources) == 2, "the same session is read once"
 
 
 @settings(max_examples=20)
@@ -415,7 +414,7 @@ def test_a_running_server_is_asked_for_its_tools_and_none_is_called(home: Path) 
     assert first["inputSchema"]["required"] == ["word"]
     assert source.endswith("chatty#send_word")
     assert not (home / "called").exists()
-    assert json.loads(gather("send words", tools=[tools]).by_id["t1"].text) == first
+    assert json.loads(read_material("send words", tools=[tools]).by_id["t1"].text) == first
 
 
 def test_a_server_tells_all_its_pages_and_has_the_environment_of_the_person(
@@ -513,6 +512,6 @@ def test_generate_redacts_in_a_session_what_trace_show_redacts(tmp_path: Path) -
         "> set it up\n\n⏺ Update(a.yml)\n  ⎿  - DB_PASSWORD=pass\n     - net\n\n⏺ Done.\n",
         encoding="utf-8",
     )
-    material = gather("Set it up.", sources=[session])
+    material = read_material("Set it up.", sources=[session])
     assert material.redacted == redact_trace(read_trace(session)).counts == {}
     assert any("DB_PASSWORD=pass\\n" in piece.text for piece in material.pieces)

@@ -37,7 +37,6 @@ from upskill import (
     open_store,
     teach,
 )
-from upskill.authoring.evidence.quotations import quote_trace
 from upskill.authoring.lesson.lesson import VERIFY, Lesson, read_files, record_lesson
 from upskill.models import Address, ModelContext
 from upskill.models.ledger import Ledger
@@ -127,7 +126,7 @@ def test_a_teacher_acts_and_a_proven_skill_comes_of_it(upskill: Upskill, harbour
         "end",
     )
     assert done.json["held_out"]["models"][0]["decision"] == "helps"
-    assert [one["accepted"] for one in done.json["attempts"]] == [True, True]
+    assert [one["decision"] for one in done.json["attempts"]] == ["first draft", "kept"]
     saved = Skill.load(harbour / done.json["saved_to"])
     assert all(fact(number) in saved.body for number in NUMBERS)
     assert not (harbour / "project" / "log").exists()  # it acted in a copy
@@ -160,9 +159,7 @@ def test_the_work_is_shown_call_by_call_and_the_recording_named(
     assert len(trace.calls) == 8
     assert [step.text for step in trace.steps if step.kind == "user"] == [TASK]
     assert trace.answer.startswith("The ship tells everything")
-    found = quote_trace(trace)
-    assert found.worked[-1].text == "test -s found.txt"
-    assert found.failed[0].error.endswith("ship: error: say --show NUMBER")
+    assert [step.status for step in trace.calls] == ["ok", "error", *6 * ["ok"]]
 
 
 def test_a_tool_server_is_asked_once_for_a_whole_lesson(upskill: Upskill, harbour: Path) -> None:
@@ -196,7 +193,7 @@ def test_a_check_that_fails_is_told_and_the_recording_is_kept(
     assert used.code == 0, used.err
 
 
-def test_a_recording_alone_can_be_made_and_quoted(upskill: Upskill, harbour: Path) -> None:
+def test_a_recording_alone_can_be_made(upskill: Upskill, harbour: Path) -> None:
     write_rules(harbour / "teacher.json", rules()[:1])  # it can do the task, and write nothing
     done = give(upskill, "--only-record", "--check", "test -s found.txt")
     assert done.code == 0, done.err
@@ -209,8 +206,6 @@ def test_a_recording_alone_can_be_made_and_quoted(upskill: Upskill, harbour: Pat
         ]
         == path
     )
-    worked = [quote.text for quote in quote_trace(read_trace(path)).worked]
-    assert "test -s found.txt" in worked
     assert give(upskill, "--only-record", "--no-log-runs").code == 2
 
 

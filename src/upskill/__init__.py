@@ -17,9 +17,8 @@ _NAMES = {
     "upskill.authoring.events": "AuthoringEvents",
     "upskill.authoring.generate": "Generated generate generate_now",
     "upskill.authoring.lesson.teach": "LessonFailed TeachResult teach",
-    "upskill.authoring.material.material": "Material gather",
+    "upskill.authoring.material.material": "Material read_material",
     "upskill.authoring.options": "GenerateOptions TeachOptions",
-    "upskill.authoring.search.refine": "RefineOptions Refinement refine",
     "upskill.authoring.trigger.description": "improve_description",
     "upskill.authoring.trigger.trigger": "TriggerOptions trigger",
     "upskill.authoring.upstream": "evaluate_skill generate_skill generate_tests refine_skill",
@@ -61,12 +60,9 @@ if TYPE_CHECKING:
     from upskill.authoring.lesson.teach import TeachResult as TeachResult
     from upskill.authoring.lesson.teach import teach as teach
     from upskill.authoring.material.material import Material as Material
-    from upskill.authoring.material.material import gather as gather
+    from upskill.authoring.material.material import read_material as read_material
     from upskill.authoring.options import GenerateOptions as GenerateOptions
     from upskill.authoring.options import TeachOptions as TeachOptions
-    from upskill.authoring.search.refine import Refinement as Refinement
-    from upskill.authoring.search.refine import RefineOptions as RefineOptions
-    from upskill.authoring.search.refine import refine as refine
     from upskill.authoring.trigger.description import improve_description as improve_description
     from upskill.authoring.trigger.trigger import TriggerOptions as TriggerOptions
     from upskill.authoring.trigger.trigger import trigger as trigger

@@ -65,7 +65,7 @@ class Settings(BaseModel):
     log_runs: bool = _setting(True, "Keep runs in the store; false discards them.")
     cache: bool = _setting(True, "Store replies, and answer repeated requests from stored ones.")
     offline: bool = _setting(False, "Download nothing.")
-    max_refine_attempts: int = _setting(3, "How many times the teacher may improve a skill.", ge=0)
+    max_refine_attempts: int = _setting(1, "How many times the teacher may improve a skill.", ge=0)
     repeats: int | None = _setting(
         None, "How many times `eval` runs each case (default: 1, in `benchmark` 3).", ge=1
     )

@@ -1,60 +1,70 @@
-"""Generate a tested, proven skill. Inputs are checked before the first paid call; drafts are saved at once."""
+"""Generate a tested skill: two rounds of requests, and a third where it is needed.
+
+1. `skill` and `tests`, out at once: neither writer sees the other's work. Half of the cases are kept fresh.
+2. `answers` to the cases, by somebody who has not seen their checks. Meanwhile the student runs the shown cases.
+3. `checks` of the cases that broke a rule or judged an answer wrongly, and a `revision` that reads all other failures.
+
+A revision is kept unless it passes fewer of the shown cases. The fresh cases then decide, once.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import shlex
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.evidence.sessions import Sessions
-from upskill.authoring.material.material import Material, Piece, Tools, gather, no_task
+from upskill.authoring.inputs import Inputs, check, with_session
+from upskill.authoring.material.material import Material, Piece
+from upskill.authoring.material.stored import add_material
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.saving.output import Destination, named_after
+from upskill.authoring.revising import Failure, Proposal, RevisionRequest, Tried
+from upskill.authoring.revising.failures import failures_in_run, stored_failures
+from upskill.authoring.revising.rewrite import propose_edits
+from upskill.authoring.saving.output import named_after
 from upskill.authoring.saving.provenance import (
     DRAFT,
     UNPROVEN,
     Provenance,
     SearchCost,
     add_suite,
-    own_lines,
     shared_name,
 )
-from upskill.authoring.search.comparison import CONFIRMING_PAIRS, Attempt
-from upskill.authoring.search.failures import stored_failures
-from upskill.authoring.search.feedback import Feedback, read_feedback
-from upskill.authoring.search.improve import add_stored_evidence, store_unproven
-from upskill.authoring.search.refine import Refinement, RefineOptions, refine
-from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
+from upskill.authoring.trigger.loop import evaluation_error
 from upskill.authoring.writing.grounding import mark_own_lines
-from upskill.authoring.writing.skill_writer import Draft, write_skill
+from upskill.authoring.writing.skill_writer import write_skill
 from upskill.authoring.writing.structured import forget_unusable_answers
-from upskill.authoring.writing.suite_writer import write_suite
-from upskill.authoring.writing.summarize import material_budget, summarize
-from upskill.authoring.writing.teachers import check_start, choose_attempts, choose_teacher
-from upskill.errors import UpskillError, UsageError
-from upskill.models import Address
+from upskill.authoring.writing.suite_writer import (
+    TestWriter,
+    WrittenCase,
+    add_answers,
+    as_suite,
+    check_enough,
+    fix_checks,
+    write_cases,
+)
+from upskill.authoring.writing.summarize import SMALL_BUDGET, material_budget, summarize
+from upskill.errors import CeilingReached, Paused, UpskillError
+from upskill.models import Address, Model
 from upskill.models.addresses import resolve
 from upskill.models.cache import track_usage
-from upskill.models.embedded.capacity import next_student
-from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
-from upskill.runs.planning.options import choose_students
-from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
-from upskill.runs.results.evaluation import Evaluation, is_too_weak
-from upskill.runs.running.evaluate import check_suite_quality
-from upskill.runs.stores import Store, find_store
+from upskill.runs.planning.plan import Arm
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.running.evaluate import RunOptions, evaluate
+from upskill.runs.stores import Store
 from upskill.skills import Skill
-from upskill.suites import Suite
-from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
+from upskill.suites import Case, Suite
 from upskill.traces import NO_USAGE, Trace, Usage
-from upskill.traces.redaction.redact import describe_counts, redact
+from upskill.traces.redaction.redact import redact
+from upskill.verdicts.gate import judge_edit
 
 ONLY_A_SENTENCE = (
     "This skill comes ONLY FROM THE MODEL'S MEMORY: there is no source. Pass one with --from (a document, a trace)"
@@ -63,11 +73,42 @@ ONLY_A_SENTENCE = (
 ALSO_ITS_TESTS = (
     "Its tests would come from the same memory, so they could not show that either is right."
 )
-# To see whether a plan can be made.
-_PLACEHOLDER = Skill.new("task", "A task.", "A task.")
-_PLACEHOLDER_SUITE = Suite.parse(
-    [{"id": "task", "prompt": "A task.", "checks": [{"contains": "done"}]}]
-)
+FIRST_DRAFT, OLDER_VERSION, REQUESTED = "first draft", "older version", "requested change"
+
+A = TypeVar("A")
+B = TypeVar("B")
+Learn = Callable[[Models], Awaitable[Trace]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A text of the skill, and what became of it."""
+
+    skill: Skill
+    decision: str  # FIRST_DRAFT, …, "kept" or "not kept"
+    note: str = ""
+    evaluation: Evaluation | None = None  # on shown cases
+    proposal: Proposal | None = None
+
+    @property
+    def passes(self) -> int:
+        """Draws with the skill, on shown cases."""
+        rows = self.evaluation.outcomes if self.evaluation else ()
+        return sum(row.passed is True for row in rows if row.arm == "skill")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What the rounds came to."""
+
+    version: Version
+    suite: Suite
+    versions: Sequence[Version]
+    evaluations: Sequence[Evaluation] = ()  # all of them
+    held_out: Evaluation | None = None  # on fresh cases; on all, where none was shown
+    shown: frozenset[str] = frozenset()  # ids of the cases that chose the text
+    ended: str = ""  # why no further revision was tried
+    halted: str = ""  # the ceiling that ended it
 
 
 @dataclass(frozen=True)
@@ -78,7 +119,7 @@ class Generated:
     material: Material
     teacher: Address
     student: Address | None  # None: nothing was evaluated
-    refinement: Refinement | None
+    made: Made
     cost: SearchCost  # of making it, including earlier calls that were interrupted
     spent: Mapping[str, Usage]  # by this call, by role
     calls: int  # of models, by this call
@@ -92,50 +133,20 @@ class Generated:
 
     @property
     def fit(self) -> Evaluation | None:
-        """On the train cases that also chose the skill; without a search, on all cases."""
-        return self.refinement.fit if self.refinement else None
+        """On the shown cases, which also chose the text."""
+        return self.made.version.evaluation
 
     @property
     def held_out(self) -> Evaluation | None:
-        """On cases that nothing before has seen: the number to believe."""
-        return self.refinement.held_out if self.refinement else None
-
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        return self.refinement.evaluations if self.refinement else []
+        """On the fresh cases: the number to believe. On all cases, where none was shown."""
+        return self.made.held_out
 
     @property
     def has_failed(self) -> bool:
-        """The numbers cannot be relied on: too many errors on held-out cases, a leak, or a bug in upskill."""
-        if any(evaluation.leaked or evaluation.bugs for evaluation in self.evaluations):
+        """The numbers cannot be relied on: too many errors on fresh cases, a leak, or a bug in upskill."""
+        if any(evaluation.leaked or evaluation.bugs for evaluation in self.made.evaluations):
             return True
         return self.held_out is not None and self.held_out.too_many_errors
-
-    @property
-    def grounding_notes(self) -> list[str]:
-        own, lines = own_lines(self.skill)
-        notes = [ONLY_A_SENTENCE] if not self.material.pieces and not self.material.skill else []
-        if own and self.material.pieces:
-            notes.append(
-                f"{len(own)} of {counted(lines, 'line')} {'rests' if len(own) == 1 else 'rest'} on the teacher's word"
-                " alone (`own` in --sources)."
-            )
-        return notes
-
-    @property
-    def student_notes(self) -> list[str]:
-        evaluation = self.held_out or self.fit
-        if evaluation is None or self.student is None or self.student.provider != "local":
-            return []
-        verdicts = [each.verdicts[0] for each in (self.fit, self.held_out) if each is not None]
-        notes: list[str] = []
-        if not any(arm.passed for verdict in verdicts for arm in (verdict.baseline, verdict.skill)):
-            notes.append(
-                "The student passed no case, so this says nothing about the skill. The student may be too small."
-            )
-        if is_too_weak(evaluation.verdicts[0]):
-            notes.append(next_student(self.student.model, "--student"))
-        return [*filter(None, notes)]
 
 
 async def generate(
@@ -145,9 +156,9 @@ async def generate(
     models: Models | None = None,
     events: AuthoringEvents | None = None,
 ) -> Generated:
-    """Write a skill and its tests, improve it on train cases, measure it once on held-out cases, and save it."""
-    tools = await check_start(options, models)
-    return await Generation(options, models, events or AuthoringEvents(), tools, store).run(store)
+    """Write a skill and its tests, revise it on the shown cases, measure it once on the fresh ones, and save it."""
+    inputs = await check(options, store=store, models=models, events=events)
+    return await run(inputs, store=store, models=models, events=events)
 
 
 def generate_now(
@@ -160,492 +171,685 @@ def generate_now(
     return asyncio.run(generate(options, store=store, models=models, events=events))
 
 
-def _not_made(refinement: Refinement | None, folder: Path) -> str:
-    unchanged = "The skill is unchanged."
-    tried = (
-        [attempt for attempt in refinement.attempts[1:] if attempt.evaluation] if refinement else []
-    )
-    if not tried:
-        return f"The requested change was not made. {unchanged}"
-    change, place = tried[-1], shlex.quote(str(folder))
-    version = f"upskill versions {change.skill.name} {change.skill.visible_hash[:8]}"
-    return (
-        f"The requested change was not made: {change.decision} ({change.note}). {unchanged}"
-        f" To make it anyway: {version} | patch -p1 -d {place}"
-    )
+async def run(
+    inputs: Inputs,
+    *,
+    store: Store | None = None,
+    models: Models | None = None,
+    events: AuthoringEvents | None = None,
+    learn: Learn | None = None,
+) -> Generated:
+    """`learn` adds a session to the material: the teacher of `teach` does its task there."""
+    events = events or AuthoringEvents()
+    with open_work(inputs, store, models, events) as (opened, open_models):
+        told = _once(events, inputs, opened)
+        with track_usage() as used:
+            async with open_models:
+                await begin(inputs, open_models, told)
+                recorded = NO_USAGE
+                if learn:
+                    trace = await learn(open_models)
+                    inputs, recorded = with_session(inputs, trace), trace.usage
+                    _tell_all(told, inputs.notes)
+                work = await _open(inputs, opened, open_models, told)
+                made = await _make(work)
+        cost = _cost(inputs, recorded, used.values(), made, opened)
+        return _save(work, made, cost, open_models.ledger or Ledger())
 
 
-class Generation:
-    """One call of `generate`. Options are checked when it is made, before anything is opened or paid for."""
-
-    def __init__(
-        self,
-        options: GenerateOptions,
-        models: Models | None,
-        events: AuthoringEvents,
-        tools: Sequence[Tools] = (),
-        store: Store | None = None,
-    ) -> None:
-        self.options = options
-        self.models = models
-        self.events = events
-        self.tools = tools
-        self.keys = models.context.keys if models else find_keys()
-        self.teacher = choose_teacher(options, self.keys)
-        self.feedback = Feedback()
-        self.material = self.gather()
-        older = self.material.skill
-        self.suite = (
-            Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
-        )
-        self._read_feedback(store)
-        self.requested = bool(older and (options.task.strip() or self.feedback.usable))
-        # Somebody's own tests, given with the request, are what it is judged by.
-        self.writes_cases = self.suite is None or (self.requested and not options.tests)
-        writer = options.test_writer or (None if options.handoff else options.settings.test_writer)
-        self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
-        self.student: Address | None = None
-        if not options.no_eval:
-            named = (options.student,) if options.student else ()
-            (name,) = choose_students(named, options.settings, events.message, "--student")
-            self.student = resolve(name, options.base_url, self.keys)
-        self.attempts = choose_attempts(options, self.student, older, events.message)
-        self.refiner: type[Refiner] = REFINERS.load(options.refiner)
-        self.executor = options.open_executor()
-        self.destination = Destination(
-            options.output,
-            Path(options.settings.skills_dir),
-            older,
-            (self.teacher.name, self.material.task),
-            force=options.force,
-            events=events,
-        )
-        self.name = self.destination.choose_name()
-        self.recorded = NO_USAGE  # of a lesson: its replies may have been paid for long ago
-        self.draft: Path | None = None  # the folder of what is written so far
-        self.repeats = (
-            False  # the same skill was finished before: nobody needs to hear of its draft
-        )
-        self.missing: tuple[str, ...] = ()
-        if self.student is not None:
-            self._plan(_PLACEHOLDER, self.suite or _PLACEHOLDER_SUITE)
-
-    async def run(self, store: Store | None) -> Generated:
-        with self._opened(store) as (opened, models):
-            with track_usage() as used:
-                async with models:
-                    await self._prepare(models)
-                    skill, suite, refinement = await self._make(models, opened)
-            cost = self._cost(used.values(), refinement, opened)
-        folder = self.destination.choose_folder(skill)
-        provenance = self._provenance(skill, refinement).with_cost(cost)
-        is_improved = self._is_improved(skill)
-        skill = mark_own_lines(provenance.add_to(named_after(folder, skill)), self.material)
-        # Cases for a change that was not made would only fail.
-        skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
-        skill = self._with_seen(skill, refinement) if refinement else skill
-        skill, previous = self.destination.save(skill, folder)
-        self.destination.remove_draft(self.draft, folder, quietly=self.repeats)
-        if self.requested and not is_improved:
-            self.events.message(_not_made(refinement, folder))
-        if previous:
-            self.events.message(f"The previous version is in {previous}.")
-        ledger = models.ledger or Ledger()
-        return Generated(
-            skill=skill,
-            folder=folder,
-            suite=suite,
-            material=self.material,
-            teacher=self.teacher,
-            student=self.student,
-            refinement=refinement,
-            cost=cost,
-            spent=dict(ledger.spent),
-            calls=ledger.calls,
-            previous=previous,
-            feedback=tuple(self.feedback.outcomes()),
-            missing=self.missing,
-            unchanged=self.material.skill is not None and not is_improved,
-        )
-
-    async def only_prepare(self, store: Store | None) -> None:
-        with self._opened(store) as (_, models):
-            async with models:
-                await self._prepare(models)
-
-    @contextmanager
-    def _opened(self, store: Store | None) -> Generator[tuple[Store, Models]]:
-        options = self.options
-        with nullcontext(store) if store else options.open_store() as opened:
+@contextmanager
+def open_work(
+    inputs: Inputs, store: Store | None, models: Models | None, events: AuthoringEvents
+) -> Generator[tuple[Store, Models]]:
+    options = inputs.options
+    with nullcontext(store) if store else options.open_store() as opened:
+        if models is None:
             ledger = Ledger(options.ceilings)
-            yield (
-                opened,
-                self.models
-                or Models(options.model_context(self.events), replies=opened, ledger=ledger),
-            )
+            models = Models(options.model_context(events), replies=opened, ledger=ledger)
+        yield opened, models
 
-    def gather(self, *more: Trace) -> Material:
-        options, tell = self.options, self.events.message
-        sources = [*options.sources, *more]
-        material = gather(
-            options.task, examples=options.examples, tools=self.tools, sources=sources
+
+def _once(events: AuthoringEvents, inputs: Inputs, store: Store) -> AuthoringEvents:
+    """Where answers are awaited, the same command runs many times: each line is told once."""
+    if inputs.teacher.provider != "handoff":
+        return events
+    beginning = (
+        f"told:{digest([inputs.teacher.name, inputs.options.task, inputs.options.sources])}:"
+    )
+    told = set(store.notes(beginning))
+
+    def tell(line: str) -> None:
+        key = f"{beginning}{digest(line)}"
+        if key not in told:
+            told.add(key)
+            store.add_notes({key: "told"})
+            events.message(line)
+
+    return replace(events, message=tell)
+
+
+def _tell_all(events: AuthoringEvents, notes: Iterable[str]) -> None:
+    for note in notes:
+        events.message(note)
+
+
+async def begin(inputs: Inputs, models: Models, events: AuthoringEvents) -> None:
+    """Open all that will be asked, and say what it may cost: a missing key is found before anything is paid for."""
+    _tell_all(events, inputs.notes)
+    student = inputs.student
+    if student and student.provider == "local" and inputs.teacher.provider == "handoff":
+        from upskill.models.embedded.local import find_weights  # noqa: PLC0415 - only for embedded models
+
+        await find_weights(student, models.context)  # loading them at each pause would take long
+    elif student:
+        await models.get(student)
+    if student and inputs.own:
+        judge = inputs.plan(Skill.new("task", "A task.", "A task."), inputs.own).judge
+        if judge:
+            await models.get(judge, "judge")
+    await models.get(inputs.teacher, "teacher")
+    if inputs.writes_cases:
+        await models.get(inputs.writer, "test writer")
+    options = inputs.options
+    size = SearchSize(
+        material=min(inputs.material.tokens, material_budget(inputs.teacher)),
+        tokens=options.tokens,
+        cases=(len(inputs.own.cases) if inputs.own else 0)
+        + (inputs.case_count if inputs.writes_cases else 0),
+        attempts=inputs.attempts,
+        acts=options.student_acts,
+    )
+    prices = models.context.prices
+    expected = estimate_search(inputs.teacher, inputs.writer, student, prices, size)
+    if options.max_cost is not None:
+        expected.check_prices()
+    if not (options.teacher or options.handoff or options.settings.teacher):
+        events.message(
+            f"No teacher given: using {inputs.teacher.name}, as ANTHROPIC_API_KEY is set."
+            " Choose another with -m."
         )
-        for line in material.sources:
-            tell(f"Read {line}.")
-        if not material.task:
-            goal = Sessions(material.traces).latest_goal()
-            fix = ": fix what people found wrong with its answers" if options.feedback else ""
-            goal = goal or (
-                f"Improve the skill {material.skill.name}{fix}." if material.skill else ""
-            )
-            if not goal:
-                raise no_task(material, options.sources)
-            material = replace(material, task=" ".join(goal.split())[:2000])
-        material = add_stored_evidence(material, material_budget(self.teacher) // 2)
-        if material.redacted:
-            tell(
-                f"Before anything was sent or saved, upskill {describe_counts(material.redacted)}."
-            )
-        for left_out in material.left_out:
-            tell(f"Left out: {left_out}.")
-        return self.feedback.add_to(material)
+    events.estimate(expected)
 
-    def _read_feedback(self, store: Store | None) -> None:
-        options, older = self.options, self.material.skill
-        if not options.feedback:
-            return
-        if older is None:
-            raise UsageError(
-                "--feedback needs the skill that it is about", "Pass its folder with --from."
-            )
-        found = nullcontext(store) if store else find_store(options.store_location)
-        with found or nullcontext() as opened:
-            self.feedback = read_feedback(opened, older, self.suite)
-        self.material = self.feedback.add_to(self.material)
-        for line in self.feedback.outcomes():
-            self.events.message(f"Feedback on {line}.")
 
-    def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:
-        """Save what is written so far, marked as unproven, so that nothing later can lose it."""
-        draft, repeats = (
-            self.draft or self.destination.choose_draft_folder(skill),
-            self.destination.repeats(skill),
+# The rounds
+# ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What all rounds use."""
+
+    inputs: Inputs
+    store: Store
+    models: Models
+    teacher: Model
+    writer: TestWriter
+    events: AuthoringEvents
+    material: Material  # notes on it, where it is long
+    evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
+    missing: list[str] = field(default_factory=list[str])
+
+    def tell(self, line: str) -> None:
+        self.events.message(line)
+
+
+async def _open(inputs: Inputs, store: Store, models: Models, events: AuthoringEvents) -> Work:
+    teacher = await models.get(inputs.teacher, "teacher")
+    budget = material_budget(inputs.teacher)
+    async with forget_unusable_answers(models):
+        material = await summarize(inputs.material, teacher, budget=budget, tell=events.message)
+    if not material.pieces and not material.skill:
+        also = f" {ALSO_ITS_TESTS}" if inputs.writes_cases else ""
+        events.message(f"{ONLY_A_SENTENCE}{also}")
+    read = material
+    test_writer = teacher
+    if inputs.writer != inputs.teacher:
+        test_writer = await models.get(inputs.writer, "test writer")
+        limit = material_budget(inputs.writer)
+        if inputs.writes_cases:
+            read = await summarize(inputs.material, test_writer, budget=limit, tell=events.message)
+    elif inputs.writes_cases:
+        test_writer = await models.get(inputs.writer, "test writer")
+    writer = TestWriter(
+        model=test_writer,
+        material=read,
+        author=inputs.writer.name,
+        small=material_budget(inputs.writer) < SMALL_BUDGET,
+        acts=inputs.options.student_acts,
+        existing=inputs.own.cases if inputs.own else (),
+    )
+    return Work(
+        inputs=inputs,
+        store=store,
+        models=models,
+        teacher=teacher,
+        writer=writer,
+        events=events,
+        material=material,
+    )
+
+
+async def together(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """Both, at once. What waits for answers by hand is named in one Paused."""
+    done = await asyncio.gather(first, second, return_exceptions=True)
+    failed = [each for each in done if isinstance(each, BaseException)]
+    for error in failed:
+        if not isinstance(error, Paused):
+            raise error
+    if failed:
+        raise Paused(file for each in failed if isinstance(each, Paused) for file in each.files)
+    return done  # pyright: ignore[reportReturnType] - none of them is an error
+
+
+async def _make(work: Work) -> Made:
+    inputs = work.inputs
+    first, cases = await together(_first_text(work), _first_cases(work))
+    if inputs.writes_cases and not inputs.own:
+        check_enough(cases, inputs.case_count)
+    _save_draft(work, first.skill, cases)
+    answered, _ = await together(_answers(work, cases), _try_meanwhile(work, first, cases))
+    if inputs.student is None:
+        fixed = await _fixed(work, answered)
+        _store(work, [first])
+        return Made(version=first, suite=_suite_of(work, fixed), versions=[first])
+    versions = [first]
+    try:
+        if worse := await _breaks_own_cases(work, first):
+            kept = Version(skill=_older(work), decision=OLDER_VERSION)
+            dropped = replace(first, decision="not kept", note=worse)
+            work.tell(f"✖ {REQUESTED}: {worse}. The older text is kept.")
+            suite = inputs.own or Suite(())
+            return _stored(work, Made(version=kept, suite=suite, versions=[kept, dropped]))
+        shown = _shown_cases(work, answered, only_sound=True)
+        first = await _try_on(work, first, shown, is_first=True)
+        versions = [first]
+        fixed, proposal = await together(_fixed(work, answered), _revised(work, first, shown, []))
+        suite = _suite_of(work, fixed)
+        shown = _shown_cases(work, fixed)
+        if shown:
+            first = await _try_on(work, first, shown)
+            versions = [first]
+        best, ended = await _revise_all(work, versions, proposal, shown)
+    except CeilingReached as reached:
+        suite = _suite_of(work, answered, strictly=False)
+        halted = Made(version=versions[0], suite=suite, versions=versions, halted=reached.message)
+        return _stored(work, replace(halted, shown=frozenset(case.id for case in suite.train)))
+    made = Made(
+        version=best,
+        suite=suite,
+        versions=versions,
+        shown=frozenset(case.id for case in shown),
+        ended=ended,
+    )
+    return _stored(work, await _decide(work, made))
+
+
+async def _first_text(work: Work) -> Version:
+    inputs, older = work.inputs, work.material.skill
+    if older and not inputs.requested:
+        return Version(skill=older, decision=OLDER_VERSION)
+    if older:
+        student = inputs.student or resolve(
+            inputs.options.settings.student or "local", keys=inputs.keys
         )
-        provenance = self._provenance(skill, None).with_state(DRAFT)
-        skill = mark_own_lines(provenance.add_to(named_after(draft, skill)), self.material)
-        self.destination.save(add_suite(skill, suite) if suite else skill, draft)
-        if self.draft is None:
-            self.draft, self.repeats = draft, repeats
-            if not self.repeats:
-                self.events.message(f"Saved the unproven draft to {self.draft}.")
+        known = _known_failures(work, older, student)
+        asked = replace(_revision(work, older, known), title="1-revision")
+        proposal = await propose_edits(asked)
+        if proposal is None or not proposal.edits:
+            return Version(skill=older, decision=OLDER_VERSION, note="no edit could be applied")
+        return Version(skill=proposal.skill, decision=REQUESTED, proposal=proposal)
+    work.tell(f"Generating skill with {inputs.teacher.name}...")
+    draft = await _write_text(work, work.material)
+    answers = await _ask_person(work, draft.missing)
+    if answers:
+        material = replace(work.material, pieces=(*work.material.pieces, *answers))
+        draft = await _write_text(work, material)
+    work.missing.extend(draft.missing)
+    return Version(skill=draft.skill, decision=FIRST_DRAFT)
 
-    def _plan(self, skill: Skill, suite: Suite) -> Plan:
-        assert self.student is not None
-        return make_plan(
-            skill,
-            suite,
-            (self.student.name,),
-            PlanOptions(
-                base_url=self.options.base_url,
-                runs=self.options.repeat_count,
-                judge=self.options.judge or self.options.settings.judge or "",
-                agent=self.options.agent,
-                bounds=self.options.eval_bounds,
-                sandbox=self.options.sandbox,
-                keys=self.keys,
-            ),
-        )
 
-    async def _prepare(self, models: Models) -> None:
-        await self._open_models(models)
-        self._announce_cost(models)
-        await self.learn(models)
-
-    async def learn(self, models: Models) -> None:
-        """Add to the material. The teacher of `teach` does its task here."""
-
-    async def _make(self, models: Models, store: Store) -> tuple[Skill, Suite, Refinement | None]:
-        drafts, suite, material = await self._write(models)
-        repeated = describe_near_duplicates(group_near_duplicates(suite.cases))
-        for warning in [*await check_suite_quality(suite, drafts[0]), *repeated]:
-            self.events.message(f"Note: {warning}")
-        if self.student is None:
-            return await self._edit_unproven(drafts[0], suite, material, models, store), suite, None
-        refinement = await self._refine(drafts, suite, material, models, store)
-        return refinement.skill, suite, refinement
-
-    async def _open_models(self, models: Models) -> None:
-        """Open all that will be asked: a missing key is found before anything is paid for."""
-        if self.student is not None:
-            if self.student.provider == "local" and self.teacher.provider == "handoff":
-                from upskill.models.embedded.local import find_weights  # noqa: PLC0415 - only for embedded models
-
-                await find_weights(
-                    self.student, models.context
-                )  # loading them at each pause would take long
-            else:
-                await models.get(self.student)
-            judge = self._plan(_PLACEHOLDER, self.suite).judge if self.suite else None
-            if judge:
-                await models.get(judge, "judge")
-        await models.get(self.teacher, "teacher")
-        if self.writes_cases:
-            await models.get(self.writer, "test writer")
-
-    def _announce_cost(self, models: Models) -> None:
-        size = SearchSize(
-            material=min(self.material.tokens, material_budget(self.teacher)),
-            tokens=self.options.tokens,
-            cases=(len(self.suite.cases) if self.suite else 0)
-            + (self._case_count if self.writes_cases else 0),
-            drafts=self.options.candidates,
-            attempts=self.attempts,
-            acts=self.options.student_acts,
-            confirming=2 * CONFIRMING_PAIRS if self.attempts or self.options.candidates > 1 else 0,
-        )
-        expected = estimate_search(
-            self.teacher, self.writer, self.student, models.context.prices, size
-        )
-        if self.options.max_cost is not None:
-            expected.check_prices()
-        if not (self.options.teacher or self.options.handoff or self.options.settings.teacher):
-            self.events.message(
-                f"No teacher given: using {self.teacher.name}, as ANTHROPIC_API_KEY is set."
-                " Choose another with -m."
-            )
-        self.events.estimate(expected)
-
-    async def _write(self, models: Models) -> tuple[list[Skill], Suite, Material]:
-        budget, tell = material_budget(self.teacher), self.events.message
-        teacher = await models.get(self.teacher, "teacher")
-        async with forget_unusable_answers(models):
-            material = await summarize(self.material, teacher, budget=budget, tell=tell)
-        if not material.pieces and not material.skill:
-            tell(f"{ONLY_A_SENTENCE} {ALSO_ITS_TESTS}" if self.writes_cases else ONLY_A_SENTENCE)
-        # Notes on long material are made once, where the same model reads them.
-        read = material if self.writer == self.teacher else self.material
-        suite = await self._write_suite(
-            models, read
-        )  # before there is a skill that its writer could read
-        drafts = [self.material.skill] if self.material.skill else []
-        if not drafts:
-            tell(f"Generating skill with {self.teacher.name}...")
-
-            async def write(number: int) -> Draft:
-                async with forget_unusable_answers(models):
-                    return await write_skill(
-                        material,
-                        teacher,
-                        self.options.tokens,
-                        file_tokens=self.options.file_tokens,
-                        opens_files=self.options.student_acts,
-                        name=self.name or (drafts[0].name if drafts else ""),
-                        seed=number or None,
-                        budget=budget,
-                        tell=tell,
-                    )
-
-            for number in range(self.options.candidates):
-                draft = await write(number)
-                if number == 0 and (answers := await self._ask_person(draft.missing, models)):
-                    self.material = replace(self.material, pieces=(*self.material.pieces, *answers))
-                    material = replace(material, pieces=(*material.pieces, *answers))
-                    draft = await write(number)
-                drafts.append(draft.skill)
-                if number == 0:
-                    self.missing = draft.missing
-                    self._keep_draft(draft.skill, suite)
-        return drafts, suite, material
-
-    async def _ask_person(self, questions: Sequence[str], models: Models) -> list[Piece]:
-        """The answers, as evidence. They are stored, so that nobody is asked twice."""
-        answers: list[Piece] = []
-        for number, question in enumerate(questions if self.events.ask else (), start=1):
-            assert self.events.ask is not None
-            key = digest(["question of a teacher", self.material.task, question])
-            answer = models.replies.reply(key) if models.replies else None
-            if answer is None and (answer := self.events.ask(question).strip()) and models.replies:
-                await models.replies.add_reply(key, "person", answer, "person")
-            if answer:
-                answers.append(
-                    Piece(f"a{number}", "answer", redact(f"{question}\n{answer}"), "a person")
-                )
-        return answers
-
-    @property
-    def _case_count(self) -> int:
-        """For feedback alone, a few cases for each answer that somebody found fault with."""
-        if self.suite and not self.options.task.strip():
-            return min(self.options.cases, max(4, 2 * len(self.feedback.usable)))
-        return self.options.cases
-
-    async def _write_suite(self, models: Models, material: Material) -> Suite:
-        older, tell = self.suite, self.events.message
-        if older and not self.writes_cases:
-            return older
-        if self.material.skill and not older:
-            name = self.material.skill.name
-            tell(
-                f"{name} has no tests of its own, so upskill cannot check that what worked before still works."
-            )
-        tell("Generating test cases for the request..." if older else "Generating test cases...")
-        try:
-            async with forget_unusable_answers(models):
-                written = await write_suite(
-                    material,
-                    await models.get(self.writer, "test writer"),
-                    count=self._case_count,
-                    author=self.writer.name,
-                    budget=material_budget(self.writer),
-                    existing=older.cases if older else (),
-                    acts=self.options.student_acts,
-                    tell=tell,
-                )
-        except UpskillError as error:
-            if older is None or type(error) is not UpskillError:
-                raise
-            tell(
-                f"No new cases for the request, so only the existing ones are used: {error.message}."
-            )
-            return older
-        return replace(older, cases=(*older.cases, *written.cases)) if older else written
-
-    async def _open_refiner(self, material: Material, models: Models) -> Refiner:
-        teacher = await models.get(self.teacher, "teacher")
-        refiner = self.refiner(teacher, material, self.options.tokens)
-        refiner.file_tokens = self.options.file_tokens
-        return refiner
-
-    async def _edit_unproven(
-        self, skill: Skill, suite: Suite, material: Material, models: Models, store: Store
-    ) -> Skill:
-        """With --no-eval an older skill gets its edits without a gate."""
-        if self.material.skill is None:
-            store_unproven(store, self._search_id(suite), skill)
-            return skill
-        self.events.message(
-            f"Improving {skill.name} with {self.teacher.name}, without testing the result (--no-eval)..."
-        )
-        student = resolve(self.options.settings.student or "local", keys=self.keys)
-        refiner = await self._open_refiner(material, models)
-        proposal = await refiner.propose(
-            skill, self._known_failures(store, skill, student, suite), (), 1
-        )
-        if not proposal or not proposal.edits:
-            return skill
-        store_unproven(store, self._search_id(suite), skill, proposal, self.material.task)
-        return proposal.skill
-
-    def _search_id(self, suite: Suite) -> str:
-        """Candidates are stored by this digest; a refiner is part of it where it is not the usual one."""
-        options = self.options
-        search = [
-            self.material.task,
-            self.teacher.name,
-            self.student,
-            suite.fingerprint,
+async def _write_text(work: Work, material: Material) -> Any:
+    inputs, options = work.inputs, work.inputs.options
+    async with forget_unusable_answers(work.models):
+        return await write_skill(
+            material,
+            work.teacher,
             options.tokens,
-            options.repeat_count,
-        ]
-        search += [] if options.refiner == "rewrite" else [options.refiner]
-        return digest(search + ([options.agent] if options.student_acts else []))
-
-    async def _refine(
-        self, drafts: list[Skill], suite: Suite, material: Material, models: Models, store: Store
-    ) -> Refinement:
-        options, student = self.options, self.student
-        assert student is not None
-
-        def attempt_ended(attempt: Attempt) -> None:
-            self.events.attempt_ended(attempt)
-            if attempt.accepted and attempt.skill is not self.material.skill:
-                used = attempt.evaluation.plan.suite.by_id if attempt.evaluation else ()
-                self._keep_draft(self._with_used(attempt.skill, used), suite)
-
-        return await refine(
-            drafts,
-            suite,
-            self._plan,
-            store=store,
-            models=models,
-            options=RefineOptions(
-                refiner=await self._open_refiner(material, models) if self.attempts else None,
-                attempts=self.attempts,
-                target=options.target / 100,
-                search=self._search_id(suite),
-                known_failures=self._known_failures(store, drafts[0], student, suite)
-                if self.material.skill
-                else (),
-                evidence={piece.id: piece.text for piece in self.material.pieces},
-                older_cases=frozenset(self.suite.by_id if self.suite and self.writes_cases else ()),
-                improves=self.material.skill is not None,
-                requested=self.requested,
-                executor=self.executor,
-            ),
-            events=replace(self.events, attempt_ended=attempt_ended),
+            file_tokens=options.file_tokens,
+            opens_files=options.student_acts,
+            small_student=inputs.student is None or inputs.student.provider == "local",
+            name=inputs.name,
+            budget=material_budget(inputs.teacher),
+            tell=work.tell,
         )
 
-    def _known_failures(
-        self, store: Store, skill: Skill, student: Address, suite: Suite
-    ) -> list[Failure]:
-        return [*self.feedback.failures, *stored_failures(store, skill, student, suite)]
 
-    def _cost(
-        self, used: Iterable[tuple[str, Usage]], refinement: Refinement | None, store: Store
-    ) -> SearchCost:
-        by_role = {"teacher": self.recorded, "test writer": NO_USAGE}
-        for role, usage in used:
-            if role in by_role:
-                by_role[role] += usage
-        writing = {
-            role: (usage.total_tokens, usage.cost_usd)
-            for role, usage in by_role.items()
-            if usage != NO_USAGE
-        }
-        runs = [evaluation.run for evaluation in refinement.evaluations] if refinement else []
-        older = self.material.skill
-        search = digest(
-            [self.material.task, self.teacher.name, older.visible_hash if older else ""]
+async def _ask_person(work: Work, questions: Sequence[str]) -> list[Piece]:
+    """The answers, as evidence. They are stored, so that nobody is asked twice."""
+    answers: list[Piece] = []
+    replies, ask = work.models.replies, work.events.ask
+    for number, question in enumerate(questions if ask else (), start=1):
+        assert ask is not None
+        key = digest(["question of a teacher", work.material.task, question])
+        answer = replies.reply(key) if replies else None
+        if answer is None:
+            answer = ask(question).strip()
+            if answer and replies:
+                await replies.add_reply(key, "person", answer, "person")
+        if answer:
+            text = redact(f"{question}\n{answer}")
+            answers.append(Piece(f"a{number}", "answer", text, "a person"))
+    return answers
+
+
+async def _first_cases(work: Work) -> list[WrittenCase]:
+    inputs = work.inputs
+    if not inputs.writes_cases:
+        return []
+    if inputs.older and not inputs.own:
+        work.tell(
+            f"{inputs.older.name} has no tests of its own, so upskill cannot check that what worked before still works."
         )
-        return SearchCost(search, writing | store.spent(*runs))
+    work.tell(
+        "Generating test cases for the request..." if inputs.own else "Generating test cases..."
+    )
+    async with forget_unusable_answers(work.models):
+        return await write_cases(work.writer, inputs.case_count, tell=work.tell)
 
-    def _with_seen(self, skill: Skill, refinement: Refinement) -> Skill:
-        """With the cases that chose its text, and those that measured it, in its record of seen cases."""
-        if refinement.selected:
-            skill = self._with_used(skill, refinement.cases_used)
-        evaluation = refinement.held_out or refinement.fit
-        measured = evaluation.plan.suite.by_id if evaluation else ()
-        return skill.with_seen(measured, skill.text_hash)
 
-    def _with_used(self, skill: Skill, cases: Iterable[str]) -> Skill:
-        """With the cases of a search in its record: their results belong to the text before it."""
-        older = self.material.skill
-        return skill.with_seen(cases, older.text_hash if older else "")
+async def _answers(work: Work, cases: Sequence[WrittenCase]) -> list[WrittenCase]:
+    if not cases or work.writer.small:
+        return [*cases]
+    async with forget_unusable_answers(work.models):
+        return await add_answers(work.writer, cases, tell=work.tell)
 
-    def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
-        provenance, is_improved = Provenance.of(skill), self._is_improved(skill)
-        if self.material.skill is None:
-            provenance = provenance.with_author(self.teacher.name, self.material.task)
-        if is_improved:
-            provenance = provenance.with_request(self.teacher.name, self.material.task)
-        if is_improved or self.material.skill is None:
-            provenance = provenance.with_source_files(self.material.files)
-        # The pass rate on held-out cases where there are some, else the fit.
-        evaluation = (refinement.held_out or refinement.fit) if refinement else None
-        if refinement is None or evaluation is None:
-            return provenance.with_state(UNPROVEN)
+
+async def _fixed(work: Work, cases: Sequence[WrittenCase]) -> list[WrittenCase]:
+    if work.writer.small:
+        return [*cases]
+    broken = sum(not each.is_sound for each in cases)
+    if broken:
+        work.tell(f"Sending back {counted(broken, 'case')} to be fixed.")
+    return await fix_checks(work.writer, cases)
+
+
+def _suite_of(work: Work, cases: Sequence[WrittenCase], *, strictly: bool = True) -> Suite:
+    """The sound cases that were written, and those that were there."""
+    own, count = work.inputs.own, work.inputs.case_count
+    if not work.inputs.writes_cases:
+        return own or Suite(())
+    try:
+        new = as_suite(cases, count if strictly else 0, own.cases if own else (), work.tell)
+    except UpskillError as error:
+        if own is None and strictly:
+            raise
+        work.tell(f"No new cases are used: {error.message}.")
+        return own or Suite(())
+    return replace(own, cases=(*own.cases, *new.cases)) if own else new
+
+
+def _shown_cases(
+    work: Work, cases: Sequence[WrittenCase], *, only_sound: bool = False
+) -> tuple[Case, ...]:
+    """The cases that the student runs before the end: new ones, or a brought suite's that are not held out."""
+    if not work.inputs.attempts:
+        return ()
+    if only_sound and cases:
+        return tuple(
+            each.case for each in cases if each.case and each.is_sound and not each.is_fresh
+        )
+    new = {each.id for each in cases}
+    suite = _suite_of(work, cases)
+    written = tuple(case for case in suite.train if case.id in new)
+    return written or suite.train
+
+
+async def _try_meanwhile(work: Work, first: Version, cases: Sequence[WrittenCase]) -> None:
+    """What the student can do while answers are written: their results are stored, and read later."""
+    inputs = work.inputs
+    if inputs.student is None:
+        return
+    try:
+        await _breaks_own_cases(work, first)
+        shown = _shown_cases(work, cases, only_sound=True)
+        if shown:
+            await _evaluate(work, first.skill, shown)
+        fresh = tuple(each.case for each in cases if each.case and each.is_sound and each.is_fresh)
+        if fresh and inputs.plan(first.skill, Suite(fresh)).exact:
+            await _evaluate(work, first.skill, fresh, arms=("baseline",))
+    except CeilingReached:
+        return  # said where the results are read
+
+
+async def _breaks_own_cases(work: Work, version: Version) -> str:
+    """Why a changed text is worse than the older one on the skill's own cases, in words; empty if it is not."""
+    inputs = work.inputs
+    own, older = inputs.own, inputs.older
+    if own is None or older is None or version.skill.visible_hash == older.visible_hash:
+        return ""
+    evaluation = await _evaluate(work, version.skill, own.cases, reference=older)
+    verdict = evaluation.verdicts[0]
+    rounds = evaluation.plan.runs
+    assessed = judge_edit(verdict, evaluation.outcomes, rounds=rounds, most=rounds)
+    if assessed.mark == "block":
+        return assessed.words
+    work.tell(f"  the skill's own {counted(len(own.cases), 'case')}: {assessed.words}")
+    return ""
+
+
+async def _try_on(
+    work: Work, version: Version, shown: tuple[Case, ...], *, is_first: bool = False
+) -> Version:
+    if not shown:
+        return version
+    assert work.inputs.student is not None
+    if is_first:
+        name = work.inputs.student.name
+        work.tell(f"Evaluating on {name}... ({counted(len(shown), 'shown case')})")
+    evaluation = await _evaluate(work, version.skill, shown)
+    if is_first:
+        if evaluation.too_many_errors:
+            hint = " --no-eval skips the evaluation."
+            raise evaluation_error("the skill cannot be evaluated", evaluation, hint=hint)
+        verdict = evaluation.verdicts[0]
+        without, with_it = verdict.baseline, verdict.skill
+        passed = f"{with_it.passed} of {with_it.scored}"
+        work.tell(f"  {without.passed} of {without.scored} → {passed} answers pass")
+    return replace(version, evaluation=evaluation)
+
+
+async def _revised(
+    work: Work, best: Version, shown: tuple[Case, ...], tried: Sequence[Tried], attempt: int = 1
+) -> Proposal | None:
+    """A proposal that reads all failures; None where there is nothing to mend, or no edit can be applied."""
+    inputs = work.inputs
+    failures = _failures(work, best)
+    if attempt == 1 and inputs.older and not inputs.requested and inputs.student:
+        failures += _known_failures(work, best.skill, inputs.student)
+    if not shown or not failures:
+        return None
+    work.tell(
+        f"Revising the skill with {inputs.teacher.name}: {counted(len(failures), 'failure')}."
+    )
+    failing = {failure.case for failure in failures}
+    asked = replace(
+        _revision(work, best.skill, failures),
+        passing=[case.prompt for case in shown if case.id not in failing],
+        cases=shown,
+        run=partial(_run_for_refiner, work),
+        tried=tried,
+        attempt=attempt,
+        title=f"{2 + attempt}-revision",
+    )
+    return await inputs.refiner(asked)
+
+
+async def _revise_all(
+    work: Work, versions: list[Version], proposal: Proposal | None, shown: tuple[Case, ...]
+) -> tuple[Version, str]:
+    """The best version on the shown cases, and why no further one was tried. `versions` gets each that is."""
+    best = versions[0]
+    tried: list[Tried] = []
+    for attempt in range(1, work.inputs.attempts + 1):
+        if attempt > 1:
+            proposal = await _revised(work, best, shown, tried, attempt)
+        if proposal is None:
+            failures = bool(_failures(work, best))
+            return best, "no edit could be applied" if failures else "every shown case passes"
+        if not proposal.edits:
+            return best, "the teacher would change nothing"
+        version = Version(skill=proposal.skill, decision="not kept", proposal=proposal)
+        version = await _try_on(work, version, shown)
+        draws = (
+            len([row for row in version.evaluation.outcomes if row.arm == "skill"])
+            if version.evaluation
+            else 0
+        )
+        note = f"passes {version.passes} of {draws}, {best.passes} before"
+        worse = await _breaks_own_cases(work, version)
+        if version.passes >= best.passes and not worse:
+            version = replace(version, decision="kept")
+            best = version
+        version = replace(version, note=f"{note}; {worse}" if worse else note)
+        work.tell(f"  revision {attempt}: {version.note}: {version.decision}")
+        tried.append(Tried(proposal.edits, version.note, tuple(_failures(work, version))))
+        versions.append(version)
+    return best, "all attempts are used" if work.inputs.attempts else "no revision was asked for"
+
+
+async def _decide(work: Work, made: Made) -> Made:
+    """The fresh cases, once; all cases, where none was shown."""
+    assert work.inputs.student is not None
+    fresh = tuple(case for case in made.suite.held_out if case.id not in made.shown)
+    cases = fresh if made.shown else made.suite.cases
+    if not cases:
+        return made
+    kind = "fresh case" if made.shown else "case"
+    name = work.inputs.student.name
+    work.tell(f"Evaluating on {name}... ({counted(len(cases), kind)}, once)")
+    try:
+        evaluation = await _evaluate(
+            work, made.version.skill, cases, suite=made.suite, reported=True
+        )
+    except CeilingReached as reached:
+        return replace(made, halted=reached.message)
+    return replace(made, held_out=evaluation)
+
+
+# What the rounds use
+# ------------------------------------------------------------------------------------------------
+
+
+async def _evaluate(
+    work: Work,
+    skill: Skill,
+    cases: tuple[Case, ...],
+    *,
+    suite: Suite | None = None,
+    reference: Skill | None = None,
+    arms: tuple[Arm, ...] = (),
+    reported: bool = False,
+) -> Evaluation:
+    """CeilingReached where a ceiling ends it."""
+    inputs = work.inputs
+    whole = suite or inputs.own or Suite((), "generated")
+    plan = inputs.plan(skill, Suite(cases, whole.source, whole.max_output_tokens), reference)
+    plan = replace(plan, arms=arms) if arms else plan
+    options = RunOptions(
+        executor=inputs.executor, purpose="eval" if reported else "search", partial=True
+    )
+    evaluation = await evaluate(
+        plan, store=work.store, models=work.models, options=options, events=work.events
+    )
+    known = {each.run.id for each in work.evaluations}
+    if evaluation.run.id not in known:
+        work.evaluations.append(evaluation)
+    if evaluation.halted and not reported:
+        raise CeilingReached(evaluation.halted)
+    return evaluation
+
+
+async def _run_for_refiner(work: Work, skill: Skill, cases: Sequence[Case]) -> list[Failure | None]:
+    evaluation = await _evaluate(work, skill, tuple(cases))
+    passed = {row.case for row in evaluation.outcomes if row.arm == "skill" and row.passed}
+    by_id = {case.id: case for case in cases}
+    failures = {each.case: each for each in failures_in_run(work.store, evaluation.run, by_id)}
+    unscored = [Failure(case.id, case.prompt, "", ("there is no score",)) for case in cases]
+    return [None if each.case in passed else failures.get(each.case, each) for each in unscored]
+
+
+def _failures(work: Work, version: Version) -> list[Failure]:
+    evaluation = version.evaluation
+    if evaluation is None:
+        return []
+    return failures_in_run(work.store, evaluation.run, evaluation.plan.suite.by_id)
+
+
+def _known_failures(work: Work, skill: Skill, student: Address) -> list[Failure]:
+    stored = stored_failures(work.store, skill, student, work.inputs.own)
+    return [*work.inputs.feedback.failures, *stored]
+
+
+def _revision(work: Work, skill: Skill, failures: Sequence[Failure]) -> RevisionRequest:
+    options = work.inputs.options
+    return RevisionRequest(
+        model=work.teacher,
+        skill=skill,
+        material=work.material,
+        failures=failures,
+        tokens=options.tokens,
+        file_tokens=options.file_tokens,
+    )
+
+
+def _older(work: Work) -> Skill:
+    assert work.inputs.older is not None
+    return work.inputs.older
+
+
+def _stored(work: Work, made: Made) -> Made:
+    _store(work, made.versions)
+    return replace(made, evaluations=tuple(work.evaluations))
+
+
+def _store(work: Work, versions: Sequence[Version]) -> None:
+    """Every text that was tried, for `upskill versions`."""
+    inputs = work.inputs
+    search = digest(
+        [inputs.material.task, inputs.teacher.name, inputs.student, inputs.options.agent]
+    )
+    parent: int | None = None
+    older = inputs.older
+    if older and versions[0].skill.visible_hash != older.visible_hash:
+        versions = [Version(skill=older, decision=OLDER_VERSION), *versions]
+    for version in versions:
+        verdict: dict[str, Any] = {"search_decision": version.decision}
+        if version.evaluation:
+            verdict |= version.evaluation.verdicts[0].to_dict()
+            verdict["run"] = version.evaluation.run.id
+        if version.proposal:
+            verdict["proposal"] = version.proposal.to_dict()
+        accepted = version.decision != "not kept"
+        stored = work.store.add_candidate(
+            search, version.skill, parent, accepted, version.note or version.decision, verdict
+        )
+        parent = stored.number if accepted else parent
+
+
+# Saving
+# ------------------------------------------------------------------------------------------------
+
+
+def _save_draft(work: Work, skill: Skill, cases: Sequence[WrittenCase]) -> None:
+    """What is written so far, marked as unproven, so that nothing later can lose it."""
+    inputs = work.inputs
+    folder = inputs.destination.draft_folder(skill)
+    if inputs.older or folder is None:
+        return
+    suite = Suite(tuple(each.case for each in cases if each.case and each.is_sound), "generated")
+    skill = _with_record(inputs, named_after(folder, skill), DRAFT)
+    inputs.destination.save(add_suite(skill, suite), folder)
+    work.tell(f"Saved the unproven draft to {folder}.")
+
+
+def _save(work: Work, made: Made, cost: SearchCost, ledger: Ledger) -> Generated:
+    inputs, skill = work.inputs, made.version.skill
+    folder = inputs.destination.choose_folder(skill)
+    is_changed = inputs.older is None or inputs.older.visible_hash != skill.visible_hash
+    skill = _with_record(inputs, named_after(folder, skill), UNPROVEN, made)
+    skill = Provenance.of(skill).with_cost(cost).add_to(skill)
+    # Cases for a change that was not made would only fail.
+    suite = made.suite if is_changed or not inputs.own else inputs.own
+    skill = _with_seen(inputs, add_suite(skill, suite), made)
+    skill, previous = inputs.destination.save(skill, folder)
+    if inputs.requested and not is_changed:
+        why = next((each.note for each in made.versions if each.note), "no edit could be applied")
+        work.tell(f"The requested change was not made: {why}. The skill is unchanged.")
+    if previous:
+        work.tell(f"The previous version is in {previous}.")
+    return Generated(
+        skill=skill,
+        folder=folder,
+        suite=suite,
+        material=inputs.material,
+        teacher=inputs.teacher,
+        student=inputs.student,
+        made=made,
+        cost=cost,
+        spent=dict(ledger.spent),
+        calls=ledger.calls,
+        previous=previous,
+        feedback=tuple(inputs.feedback.outcomes()),
+        missing=tuple(work.missing),
+        unchanged=not is_changed,
+    )
+
+
+def _with_record(inputs: Inputs, skill: Skill, state: str, made: Made | None = None) -> Skill:
+    """The skill with who made it, from what, and how it did; `state` where it was not evaluated."""
+    provenance = Provenance.of(skill)
+    older, teacher, task = inputs.older, inputs.teacher.name, inputs.material.task
+    if older is None:
+        provenance = provenance.with_author(teacher, task)
+    elif older.visible_hash != skill.visible_hash:
+        provenance = provenance.with_request(teacher, task)
+    evaluation = made and (made.held_out or made.version.evaluation)
+    if made and evaluation:
         verdict = evaluation.verdicts[0]
         result = {
             "test_pass_rate": verdict.skill.pass_rate,
             "baseline_pass_rate": verdict.baseline.pass_rate,
             "evaluated_on": shared_name(verdict.model),
-            "evaluated_cases": refinement.evaluated_cases,
+            "evaluated_cases": evaluated_cases(made),
             "pairs": verdict.pairs,
             "decision": verdict.decision,
             "about": verdict.about,
         }
-        return replace(provenance, metadata=dict(provenance.metadata) | result).with_state("")
+        provenance = replace(provenance, metadata={**provenance.metadata, **result})
+        state = ""
+    skill = mark_own_lines(provenance.with_state(state).add_to(skill), inputs.material)
+    return add_material(skill, inputs.material)
 
-    def _is_improved(self, skill: Skill) -> bool:
-        older = self.material.skill
-        return older is not None and older.visible_hash != skill.visible_hash
+
+def evaluated_cases(made: Made) -> str:
+    if not made.held_out:
+        return "shown"
+    if not made.shown:
+        return "all"
+    return "fresh" if made.held_out.fresh else "held-out"
+
+
+def _with_seen(inputs: Inputs, skill: Skill, made: Made) -> Skill:
+    """The shown cases chose the text, so their results belong to the one before; the fresh ones measured it."""
+    before = inputs.older.text_hash if inputs.older else ""
+    compared = [each for each in made.evaluations if each.plan.reference_skill]
+    for evaluation in compared:
+        skill = skill.with_seen(evaluation.plan.suite.by_id, before)
+    if made.versions[0].evaluation:
+        skill = skill.with_seen(made.shown, before)
+    if made.held_out:
+        skill = skill.with_seen(made.held_out.plan.suite.by_id, skill.text_hash)
+    return skill
+
+
+def _cost(
+    inputs: Inputs,
+    recorded: Usage,
+    used: Iterable[tuple[str, Usage]],
+    made: Made,
+    store: Store,
+) -> SearchCost:
+    """`recorded` is a lesson's, whose replies may have been paid for long ago."""
+    by_role = {"teacher": recorded, "test writer": NO_USAGE}
+    for role, usage in used:
+        if role in by_role:
+            by_role[role] += usage
+    writing = {
+        role: (usage.total_tokens, usage.cost_usd)
+        for role, usage in by_role.items()
+        if usage != NO_USAGE
+    }
+    runs = [evaluation.run for evaluation in made.evaluations]
+    older = inputs.older.visible_hash if inputs.older else ""
+    search = digest([inputs.material.task, inputs.teacher.name, older])
+    return SearchCost(search, writing | store.spent(*runs))

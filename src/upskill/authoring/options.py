@@ -91,7 +91,11 @@ class GenerateOptions(StudentOptions):
         metavar="FILE",
     )
     cases: int = count_option(
-        "--cases", default=20, help="How many test cases to generate.", minimum=3, maximum=60
+        "--cases",
+        default=24,
+        help="How many test cases to generate; half are kept fresh.",
+        minimum=3,
+        maximum=60,
     )
     no_eval: bool = option(
         "--no-eval",
@@ -107,27 +111,9 @@ class GenerateOptions(StudentOptions):
     attempts: int | None = option(
         "--attempts",
         default=None,
-        help="How many times to try to improve the skill (default: settings, or 3; 0 for a new skill with the embedded "
-        "student).",
+        help="How many revisions of the skill to try on the shown cases (default: settings, or 1).",
         metavar="N",
         minimum=0,
-    )
-    candidates: int = option(
-        "--candidates",
-        default=1,
-        help="How many first drafts to write.",
-        metavar="N",
-        minimum=1,
-        maximum=10,
-        show_default=True,
-    )
-    target: float = option(
-        "--target",
-        default=100.0,
-        help="Stop at this pass rate on train cases (default 100).",
-        metavar="PERCENT",
-        minimum=0,
-        maximum=100,
     )
     refiner: str = option(
         "--refiner",

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Literal
 
-from upskill.authoring.material.material import gather
+from upskill.authoring.material.material import read_material
+from upskill.authoring.revising import Failure, RevisionRequest
+from upskill.authoring.revising.rewrite import propose_edits
 from upskill.authoring.saving.provenance import Provenance
-from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
 from upskill.authoring.writing.skill_writer import write_skill
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
@@ -36,7 +37,7 @@ async def generate_skill(
     tokens: int = 800,
 ) -> Skill:
     settings = config or Settings.load()
-    material = gather(task, examples=examples)
+    material = read_material(task, examples=examples)
     async with _open_model(model or settings.teacher, settings, models) as (address, teacher):
         skill, _ = await write_skill(material, teacher, tokens, budget=material_budget(address))
     return Provenance.of(skill).with_author(address.name, material.task).add_to(skill)
@@ -54,7 +55,7 @@ async def generate_tests(
     settings = config or Settings.load()
     name = model or settings.test_writer or settings.teacher
     async with _open_model(name, settings, models, "test writer") as (address, writer):
-        material, budget = replace(gather(task), skill=skill), material_budget(address)
+        material, budget = replace(read_material(task), skill=skill), material_budget(address)
         return await write_suite(material, writer, count=count, author=address.name, budget=budget)
 
 
@@ -94,15 +95,17 @@ async def refine_skill(
     models: Models | None = None,
     tokens: int = 800,
 ) -> Skill:
-    """The skill with a few edits, or unchanged if none can be applied; `refine` shows whether it is any better."""
+    """The skill with a few edits, or unchanged if none can be applied; `evaluate_skill` shows whether it is better."""
     settings = config or Settings.load()
     described = [
         failure if isinstance(failure, Failure) else Failure("", failure, "", ("failed",))
         for failure in failures
     ]
     async with _open_model(model or settings.teacher, settings, models) as (_, teacher):
-        refiner: Refiner = REFINERS.load("rewrite")(teacher, None, max(tokens, skill.tokens))
-        proposal = await refiner.propose(skill, described, (), 1)
+        asked = RevisionRequest(
+            model=teacher, skill=skill, failures=described, tokens=max(tokens, skill.tokens)
+        )
+        proposal = await propose_edits(asked)
     return proposal.skill if proposal else skill
 
 

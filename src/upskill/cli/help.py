@@ -56,8 +56,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *(
             "--improve",
             "--attempts",
-            "--candidates",
-            "--target",
             "--refiner",
             "--budget",
             "--rewrite",
@@ -144,11 +142,12 @@ OLD_FLAGS = {
     "--eval-base-url": "--base-url",
     "--test-gen-model": "--test-writer",
 }
-# Flags that only some versions of upstream have: what to use here.
+# Flags that only some versions of upstream have, and those that upskill had: what to use here.
 _JOBS = "upskill does not use Hugging Face Jobs. `--executor ray` runs trials on a cluster."
 _PROVIDER = "Write the provider before the model, as in `-m openai:MODEL`."
 UNKNOWN_FLAGS = {
     "--artifact-repo": "`--store` says where runs are kept: a folder, or a postgresql:// URL.",
+    "--candidates": "One draft is written, and `--attempts N` revises it N times.",
     "--eval-provider": _PROVIDER,
     "--jobs-flavor": _JOBS,
     "--jobs-namespace": _JOBS,
@@ -157,6 +156,7 @@ UNKNOWN_FLAGS = {
     "--max-parallel": "`--concurrency` limits how many calls run at a time.",
     "--no-wait": _JOBS,
     "--provider": _PROVIDER,
+    "--target": "`--attempts N` says how often the skill is revised; it ends where every shown case passes.",
     "--wait": _JOBS,
 }
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from upskill.authoring.search.refiners import Refiner
+from upskill.authoring.revising import RevisionRequest
+from upskill.authoring.revising.rewrite import propose_edits
 from upskill.errors import CeilingReached, UsageError
 from upskill.experiments.ablation import NOTHING, TOLERANCE, Ablation, Blocks, Worth
 from upskill.experiments.engine import Engine, fit_rounds, open_engine, until_ceiling
@@ -79,7 +80,7 @@ class DistillSettings:
     repeats: int | None = (
         None  # at most; None: as many as that takes. 1: greedy, and what is seen is the truth
     )
-    rewriter: Refiner | None = None  # rewrites what is left
+    rewriter: RevisionRequest | None = None  # rewrites what is left
 
 
 async def distill(
@@ -192,10 +193,11 @@ class Distilled:
             )
         ).outcomes
 
-    async def _rewrite(self, rewriter: Refiner) -> None:
+    async def _rewrite(self, rewriter: RevisionRequest) -> None:
         for attempt in range(1, MAX_REWRITES + 1):
             before = self.version(self.ablation.dropped)
-            proposal = await rewriter.propose(before, (), (), attempt)
+            asked = replace(rewriter, skill=before, attempt=attempt, title=f"{attempt}-shorter")
+            proposal = await propose_edits(asked)
             # Of a new description or file, a student that chats would notice nothing.
             shorter = before.with_body(proposal.skill.body) if proposal else before
             if shorter.tokens >= before.tokens:

@@ -1,7 +1,8 @@
 """`handoff:FOLDER`: requests are written to files, which a person or any agent answers.
 
-Each request of a teacher becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` or `.md`. While
-an answer is missing, the command pauses; run it again to continue.
+Each request of a teacher becomes `ROUND-ROLE-HASH.prompt.md`, such as `1-skill-….prompt.md`; its answer goes beside
+it as `….answer.json` or `.md`. While an answer is missing, the command pauses; run it again to continue. Round and
+role are the title of the request's schema; without one, the file begins with the number of the turn.
 
 Students and judges must not learn from a file which arm it belongs to. Theirs are called `HASH.prompt.md` and are
 written at the end, in the order of their names.
@@ -21,7 +22,7 @@ from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.parsing import estimate_tokens, parse_json_answer
 from upskill.models.prices import Price, price_for
 from upskill.outputs import make_private_folder, open_private
-from upskill.plain import counted, describe_json_error, digest
+from upskill.plain import counted, describe_json_error, digest, listed
 from upskill.traces import Usage
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class HandoffModel:
         return self._blinded or self
 
     async def reply(self, request: Request) -> Reply:
-        stem = digest(request)[:12] if self.blind else self._next_stem(request)
+        stem = digest(request)[:12] if self.blind else _stem_for(request)
         self._own_stems.add(stem)
         reply = self._read(stem, request)
         if reply is None and self.blind:
@@ -105,31 +106,16 @@ class HandoffModel:
             await self._blinded.close()
 
     def _tell_unused(self, waiting: list[Path]) -> None:
-        """Say which prompts before those that wait are no longer asked: upskill, the task or the material changed."""
-        first = min(map(_number, waiting), default=0)
-        known = [file for file in sorted(self.folder.glob(f"*-*{PROMPT}")) if _number(file) < first]
-        unused = [str(file) for file in known if _stem_of(file) not in self._own_stems]
-        if self.tell and len(unused) == 1:
-            self.tell(f"The prompt {unused[0]} is no longer needed; its answer is not used.")
-        elif self.tell and unused:
-            others = counted(len(unused) - 1, "other prompt")
-            self.tell(
-                f"The prompt {unused[0]} and {others} are no longer needed; their answers are not used."
-            )
-
-    def _next_stem(self, request: Request) -> str:
-        """The stem of a request's files: the one it has, or the next number."""
-        key = digest(request)[:8]
-        known = sorted(self.folder.glob(f"*-*{PROMPT}"))
-        for file in known:
-            if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
-                return _stem_of(file)
-        used = [
+        """Say which answered prompts were replaced by those that wait: upskill, the task or the material changed."""
+        titles = {_title_of(file) for file in waiting}
+        unused = [
             file
-            for file in known
-            if _stem_of(file) in self._own_stems or self._answer(_stem_of(file))
+            for file in sorted(self.folder.glob(f"*-*{PROMPT}"))
+            if _title_of(file) in titles and _stem_of(file) not in self._own_stems
         ]
-        return f"{max(map(_number, used), default=0) + 1:02d}-{key}"
+        if self.tell and unused:
+            files = listed([str(file) for file in unused])
+            self.tell(f"No longer asked, and its answer is not used: {files}.")
 
     def _read(self, stem: str, request: Request) -> Reply | None:
         for ending in ENDINGS:
@@ -184,9 +170,14 @@ def _stem_of(file: Path) -> str:
     return file.name.removesuffix(PROMPT)
 
 
-def _number(file: Path) -> int:
-    head = file.name.partition("-")[0]
-    return int(head) if head.isdigit() else 0
+def _stem_for(request: Request) -> str:
+    title = str((request.schema or {}).get("title", ""))
+    turn = 1 + sum(message.role == "assistant" for message in request.messages)
+    return f"{title or f'{turn:02d}'}-{digest(request)[:8]}"
+
+
+def _title_of(file: Path) -> str:
+    return _stem_of(file).rpartition("-")[0]
 
 
 def _check_form(file: Path, text: str, request: Request) -> None:

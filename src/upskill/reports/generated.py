@@ -3,57 +3,55 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from upskill.authoring.evidence.commands import error_line, shell_command, step_failed
-from upskill.authoring.generate import Generated
+from upskill.authoring.generate import ONLY_A_SENTENCE, Generated, Made, Version, evaluated_cases
 from upskill.authoring.lesson.lesson import Recording
+from upskill.authoring.material.sessions import call_line, error_line, step_failed
 from upskill.authoring.saving.output import is_proven
 from upskill.authoring.saving.provenance import Provenance, own_lines
-from upskill.authoring.search.comparison import Attempt, Confirmation
-from upskill.authoring.search.refine import Refinement
+from upskill.models.embedded.capacity import next_student
 from upskill.plain import counted
 from upskill.reports import figures
 from upskill.reports.evaluated import ReportContext, report_evaluation
 from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.remarks import bug_note
 from upskill.reports.report import Headline, NextCommand, Note, Report
-from upskill.runs.results.evaluation import Evaluation
-from upskill.suites import Suite, count_authors
+from upskill.runs.results.evaluation import is_too_weak
+from upskill.suites import count_authors
 from upskill.traces import Step
 from upskill.verdicts.verdict import Verdict
 
 STEP_WIDTH = 110  # characters
-GAINS: Mapping[str, str] = {
-    "helps": "the search improved the skill",
-    "hurts": "the search made the skill worse",
-    "undecided": "too little data to tell whether the search helped",
-    "no effect": "the search gained nothing",
-}
-NOT_SELECTED = "No search was run, so no case influenced the skill and none is held out."
-ALL_SELECTED = (
-    "No case is held out. The skill was chosen with these cases, so expect less elsewhere."
-)
+NONE_SHOWN = "No case influenced the skill, so all of them are fresh."
+ALL_SHOWN = "No case is fresh: the skill was chosen with these cases, so expect less elsewhere."
 
 
 def report_generated(generated: Generated) -> Report:
-    """The report of the evaluation to believe, with what the search found and where the skill is."""
-    skill, evaluation = generated.skill, generated.held_out or generated.fit
+    """The report of the evaluation to believe, with what the rounds came to and where the skill is."""
+    skill, made = generated.skill, generated.made
+    evaluation = generated.held_out or generated.fit
     title = f"{skill.name}: {' '.join(skill.description.split())}"
     words = "unchanged" if is_proven(skill) else "unproven"
-    headlines = (Headline(f"{words}: nothing was run", "open", "?"),)
-    report = Report(title=title, name=skill.name, data={}, headlines=headlines)
-    if generated.refinement and evaluation:
+    report = Report(
+        title=title,
+        name=skill.name,
+        data={},
+        headlines=(Headline(f"{words}: nothing was run", "open", "?"),),
+    )
+    if evaluation:
         add_command = f"upskill tests {shlex.quote(str(generated.folder))} --add {{}}"
         report = report_evaluation(evaluation, ReportContext(add_command=add_command))
-        headlines = tuple(_headlines(generated, generated.refinement, report))
+        cases = f"{evaluated_cases(made)} cases"
+        prefix = f"{cases}, which chose the skill" if cases == "shown cases" else cases
+        headlines = [replace(each, text=f"{prefix}: {each.text}") for each in report.headlines]
+        report = replace(report, headlines=tuple(headlines))
     return replace(
         report,
         data=_to_json(generated),
-        headlines=headlines,
-        notes=(*_notes(generated, evaluation), *report.notes),
+        notes=(*_notes(generated), *report.notes),
         saved=_saved(generated),
         next=tuple(_next(generated)),
     )
@@ -63,18 +61,6 @@ def report_taught(generated: Generated, recording: Recording, agent: str) -> Rep
     report = report_generated(generated)
     lesson = {"lesson": lesson_to_json(recording, agent)}
     return replace(report, data=_to_json(generated) | lesson)
-
-
-def _headlines(generated: Generated, refinement: Refinement, report: Report) -> Iterator[Headline]:
-    of = "held-out cases" if generated.held_out else "all cases"
-    if refinement.selected and not generated.held_out:
-        of = "train cases, which chose the skill"
-    for headline in report.headlines:
-        yield replace(headline, text=f"{of}: {headline.text}")
-    if refinement.confirmation:
-        is_confirmed = refinement.confirmation.decision == "confirmed"
-        line = confirmation_line(refinement.confirmation)
-        yield Headline(line, "good" if is_confirmed else "open")
 
 
 def _saved(generated: Generated) -> str:
@@ -105,105 +91,90 @@ def _spent(generated: Generated) -> str:
     return spent
 
 
-def _notes(generated: Generated, reported: Evaluation | None) -> Iterator[Note]:
-    for each in generated.evaluations:
+def _notes(generated: Generated) -> Iterator[Note]:
+    made = generated.made
+    reported = generated.held_out or generated.fit
+    for each in made.evaluations:
         if each.bugs and each is not reported:
             yield bug_note(each, "")
-    for line in generated.grounding_notes:
+    for line in _grounding_notes(generated):
         yield Note(line, "caveat")
     if generated.missing:
         what = "Missing from the material (run again with --ask to answer):"
         yield Note(what, "caveat", generated.missing)
-    refinement = generated.refinement
-    if refinement:
-        first = "older version" if generated.material.skill else "first draft"
-        yield from _notes_on_search(refinement, first)
-    for line in generated.student_notes:
+    if reported:
+        yield from _notes_on_rounds(made)
+    for line in _student_notes(generated):
         yield Note(line, "caveat")
 
 
-def _notes_on_search(refinement: Refinement, first: str) -> Iterator[Note]:
-    if not refinement.selected:
-        yield Note(NOT_SELECTED, "caveat")
-        return
-    if refinement.held_out is None:
-        yield Note(ALL_SELECTED, "caveat")
-    elif refinement.fit:
-        rates = _rates(refinement.fit.verdicts[0])
-        yield Note(f"train cases, which chose the skill: {rates}", "caveat")
-    if refinement.held_out_gain:
-        verdict = refinement.held_out_gain.verdicts[0]
-        gain = f"{first} → result on held-out cases: {_rates(verdict)}"
-        if verdict.lift is not None and verdict.decision in GAINS:
-            gain += f": {GAINS[verdict.decision]}"
-        yield Note(gain, "caveat")
-    tried = sum(attempt.decision != "not tried" for attempt in refinement.attempts[1:])
-    versions = f"Versions tried besides the {first}: {tried}"
-    yield Note(f"{versions}; the search ended: {refinement.ended}.")
+def _grounding_notes(generated: Generated) -> list[str]:
+    material = generated.material
+    if not material.pieces and not material.skill:
+        return [ONLY_A_SENTENCE]
+    own, lines = own_lines(generated.skill)
+    if not own or not material.pieces:
+        return []
+    rest = "rests" if len(own) == 1 else "rest"
+    word = "on the teacher's word alone (`own` in --sources)."
+    return [f"{len(own)} of {counted(lines, 'line')} {rest} {word}"]
+
+
+def _student_notes(generated: Generated) -> list[str]:
+    evaluation, student = generated.held_out or generated.fit, generated.student
+    if evaluation is None or student is None or student.provider != "local":
+        return []
+    verdict = evaluation.verdicts[0]
+    notes: list[str] = []
+    if not verdict.baseline.passed and not verdict.skill.passed:
+        notes.append(
+            "The student passed no case, so this says nothing about the skill. The student may be too small."
+        )
+    if is_too_weak(verdict) and (larger := next_student(student.model, "--student")):
+        notes.append(larger)
+    return notes
+
+
+def _notes_on_rounds(made: Made) -> Iterator[Note]:
+    evaluated = evaluated_cases(made)
+    if evaluated in ("all", "shown"):
+        yield Note(NONE_SHOWN if evaluated == "all" else ALL_SHOWN, "caveat")
+    elif made.version.evaluation:
+        rates = _rates(made.version.evaluation.verdicts[0])
+        yield Note(f"shown cases, which chose the skill: {rates}", "caveat")
+    for version in made.versions[1:]:
+        yield Note(f"A revision {version.note}: {version.decision}.")
+    if made.halted:
+        yield Note(f"Stopped early: {made.halted}", "caveat")
+    elif made.shown and made.ended:
+        yield Note(f"No further revision: {made.ended}.")
 
 
 def _next(generated: Generated) -> Iterator[NextCommand]:
     folder = shlex.quote(str(generated.folder))
     if generated.held_out:
-        reason = "Read the answers to held-out cases"
-        yield NextCommand("upskill show last:held-out", reason)
-    if generated.fit and generated.refinement and not generated.refinement.selected:
         yield NextCommand("upskill show last", "Read every answer")
-    elif generated.fit:
-        yield NextCommand("upskill show last:train", "Read the answers to train cases")
-    if not (generated.held_out or generated.fit):
+    elif not generated.fit:
         yield NextCommand(f"upskill eval {folder} -m MODEL", "See whether it helps")
     if Provenance.of(generated.skill).sources:
         yield NextCommand(f"upskill show {folder} --sources", "See the evidence behind each line")
     yield NextCommand(f"upskill install {folder} --to claude-code", "Use it")
 
 
-# What a search says.
-# ------------------------------------------------------------------------------------------------
-
-
 def _rates(verdict: Verdict) -> str:
-    before, after = percent(verdict.baseline.pass_rate), percent(verdict.skill.pass_rate)
-    return f"{before} → {after} ({points(verdict.lift)})"
-
-
-def attempt_line(attempt: Attempt) -> str:
-    if attempt.evaluation is None:
-        return f"  (version {attempt.number}) {attempt.decision}: {attempt.note}"
-    verdict = attempt.evaluation.verdicts[0]
-    if attempt.comparison is None:
-        decision = f", {verdict.decision}" if verdict.is_beneficial else ""
-    else:
-        decision = f" {attempt.decision}: {attempt.note}"
-    kind = "case" if attempt.evaluation.plan.suite.held_out else "train case"
-    return f"  {_rates(verdict)}{decision}  [{counted(verdict.cases, kind)}]"
-
-
-def confirmation_line(result: Confirmation) -> str:
-    before = result.before
-    change = f"{'not worse' if result.only_not_worse else 'better'} than the {before} on these train cases"
-    if result.decision == "confirmed":
-        return f"confirmed, {change}: {result.summary}"
-    if result.decision == "best guess":
-        return f"best guess, {change} but not confirmed: {result.summary}. Reason: {result.doubt}."
-    if result.decision == "kept as requested":
-        return f"{result.not_shown}; kept because you asked for it: {result.summary}"
-    return f"{result.decision} on these train cases, so the {before} is kept: {result.summary}"
+    after = percent(verdict.skill.pass_rate)
+    if verdict.baseline.pass_rate is None:
+        return f"{after} with it"
+    return f"{percent(verdict.baseline.pass_rate)} → {after} ({points(verdict.lift)})"
 
 
 def step_line(number: int, step: Step) -> str:
-    named = (
-        str(step.arguments[name])
-        for name in ("path", "file_path", "name")
-        if name in step.arguments
-    )
-    line = f"{number:>4}  {step.tool}: {' '.join((shell_command(step) or next(named, '')).split())}".rstrip()
+    line = f"{number:>4}  {step.tool}: {call_line(step)}".rstrip()
     if not step_failed(step):
         return _shorten(line, STEP_WIDTH)
     error = error_line(step.output)
-    return _shorten(
-        f"{_shorten(line, STEP_WIDTH // 2)} — failed{f': {error}' if error else ''}", STEP_WIDTH
-    )
+    failed = f"{_shorten(line, STEP_WIDTH // 2)} — failed{f': {error}' if error else ''}"
+    return _shorten(failed, STEP_WIDTH)
 
 
 def _shorten(text: str, most: int) -> str:
@@ -215,34 +186,30 @@ def _shorten(text: str, most: int) -> str:
 
 
 def _to_json(generated: Generated) -> dict[str, Any]:
-    skill, refinement, suite = generated.skill, generated.refinement, generated.suite
+    skill, made, suite = generated.skill, generated.made, generated.suite
+    authors = count_authors(case.metadata for case in suite.cases)
+    names = ("name", "description", "tokens", "fingerprint")
     return {
-        "skill": {
-            name: getattr(skill, name) for name in ("name", "description", "tokens", "fingerprint")
-        },
+        "skill": {name: getattr(skill, name) for name in names},
         "saved_to": str(generated.folder),
         "previous": str(generated.previous) if generated.previous else None,
         "teacher": generated.teacher.name,
         "student": generated.student.name if generated.student else None,
-        "suite": _suite_to_json(suite),
-        "attempts": [_attempt_to_json(attempt) for attempt in refinement.attempts]
-        if refinement
-        else [],
-        "confirmation": _confirmation_to_json(refinement.confirmation if refinement else None),
-        "ended": refinement.ended if refinement else "",
-        "halted": refinement.halted if refinement else "",
-        "evaluated_cases": refinement.evaluated_cases if refinement else None,
+        "suite": {"cases": len(suite.cases), "held_out": len(suite.held_out), "authors": authors},
+        "attempts": [_version_to_json(version) for version in made.versions],
+        "ended": made.ended,
+        "halted": made.halted,
+        "evaluated_cases": evaluated_cases(made) if generated.held_out or generated.fit else None,
         "fit": figures.document(generated.fit) if generated.fit else None,
         "held_out": figures.document(generated.held_out) if generated.held_out else None,
-        "held_out_gain": _gain_to_json(refinement.held_out_gain if refinement else None),
         "spent": {
             role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd}
             for role, usage in generated.spent.items()
         },
         "calls": generated.calls,
         "own_lines": len(own_lines(skill)[0]),
-        "notes": [*generated.grounding_notes, *generated.student_notes],
-        "bugs": figures.bugs(generated.evaluations),
+        "notes": [*_grounding_notes(generated), *_student_notes(generated)],
+        "bugs": figures.bugs(made.evaluations),
         "making": generated.cost.to_dict(),
         "redacted": dict(generated.material.redacted),
         "sources": list(generated.material.sources),
@@ -252,61 +219,14 @@ def _to_json(generated: Generated) -> dict[str, Any]:
     }
 
 
-def _suite_to_json(suite: Suite) -> dict[str, Any]:
-    authors = count_authors(case.metadata for case in suite.cases)
-    return {"cases": len(suite.cases), "held_out": len(suite.held_out), "authors": authors}
-
-
-def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
-    verdict = attempt.evaluation.verdicts[0] if attempt.evaluation else None
+def _version_to_json(version: Version) -> dict[str, Any]:
+    verdict = version.evaluation.verdicts[0] if version.evaluation else None
     return {
-        "attempt": attempt.number,
-        "accepted": attempt.accepted,
-        "decision": attempt.decision,
-        "note": attempt.note,
+        "decision": version.decision,
+        "note": version.note,
         "baseline": verdict.baseline.pass_rate if verdict else None,
         "pass_rate": verdict.skill.pass_rate if verdict else None,
-        "fixed": list(attempt.comparison.fixed) if attempt.comparison else [],
-        "broken": list(attempt.comparison.broken) if attempt.comparison else [],
-        "edits": [str(edit) for edit in attempt.proposal.edits] if attempt.proposal else [],
-    }
-
-
-def _gain_to_json(gain: Evaluation | None) -> dict[str, Any] | None:
-    """The result against the first draft, on held-out cases."""
-    if gain is None:
-        return None
-    verdict = gain.verdicts[0].to_dict()
-    rates = {
-        "first_draft": verdict["baseline"]["pass_rate"],
-        "result": verdict["skill"]["pass_rate"],
-    }
-    names = ("pairs", "lift", "interval", "level", "decision", "about", "reason")
-    return rates | {name: verdict[name] for name in names}
-
-
-def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] | None:
-    if confirmation is None:
-        return None
-    older = confirmation.older_cases
-    return {
-        "decision": confirmation.decision,
-        "summary": confirmation.summary,
-        "only_not_worse": confirmation.only_not_worse,
-        "fixed": list(confirmation.cases.fixed),
-        "broken": list(confirmation.cases.broken),
-        "older_cases_broken": list(older.broken) if older else [],
-        "p_value": confirmation.cases.p_value,  # over cases; null if the student always gives the same answer
-        "needed_p_value": confirmation.level,
-        "candidates": confirmation.tried,
-        "about": "these train cases",
-        "train_cases": len({*confirmation.cases.cases}),
-        "why_not": {
-            "best guess": confirmation.doubt,
-            "kept as requested": confirmation.not_shown,
-        }.get(confirmation.decision, ""),
-        "seeds": confirmation.rounds,
-        "trials": confirmation.trials,
+        "edits": [str(edit) for edit in version.proposal.edits] if version.proposal else [],
     }
 
 

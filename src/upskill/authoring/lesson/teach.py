@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.evidence.commands import error_line, step_failed
-from upskill.authoring.generate import Generated, Generation
+from upskill.authoring.generate import Generated, begin, open_work, run
+from upskill.authoring.inputs import Inputs, check
 from upskill.authoring.lesson.lesson import (
     LESSONS_FOLDER,
     Lesson,
@@ -16,13 +16,13 @@ from upskill.authoring.lesson.lesson import (
     read_files,
     record_lesson,
 )
-from upskill.authoring.material.material import Tools
+from upskill.authoring.material.sessions import error_line, step_failed
 from upskill.authoring.options import TeachOptions
-from upskill.authoring.writing.teachers import check_start
 from upskill.errors import UpskillError, UsageError
 from upskill.models.pool import Models
 from upskill.plain import counted
 from upskill.runs.stores import Store
+from upskill.traces import Trace
 from upskill.traces.formats import read_trace
 from upskill.traces.redaction.redact import describe_counts
 
@@ -51,50 +51,66 @@ async def teach(
     events: AuthoringEvents | None = None,
 ) -> TeachResult:
     """LessonFailed if the check fails or, without a check, if the teacher did nothing or hit a limit."""
+    events = events or AuthoringEvents()
     if options.only_record and not options.keeps_runs:
         raise UsageError(
             "--only-record and log_runs=false cannot be used together", "Nothing would be saved."
         )
     if not options.task.strip():
         raise UsageError("no task was given", 'Describe the task: upskill teach "…".')
-    tools = await check_start(options, models)
     if options.only_record:  # no student is needed
         options = replace(options, no_eval=True)
-    teaching = _Teaching(options, models, events or AuthoringEvents(), tools)
-    generated = (
-        await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
-    )
-    assert teaching.recording is not None
-    return TeachResult(teaching.recording, generated)
+    inputs = await check(options, store=store, models=models, events=events)
+    teaching = _Teaching.prepare(options, inputs, events)
+    recordings: list[Recording] = []
+
+    async def learn(models: Models) -> Trace:
+        recordings.append(await teaching.learn(models))
+        return recordings[0].trace
+
+    if not options.only_record:
+        generated = await run(inputs, store=store, models=models, events=events, learn=learn)
+        return TeachResult(recordings[0], generated)
+    with open_work(inputs, store, models, events) as (_, opened):
+        async with opened:
+            await begin(inputs, opened, events)
+            await learn(opened)
+    return TeachResult(recordings[0], None)
 
 
-class _Teaching(Generation):
-    def __init__(
-        self,
-        options: TeachOptions,
-        models: Models | None,
-        events: AuthoringEvents,
-        tools: Sequence[Tools],
-    ) -> None:
-        super().__init__(options, models, events, tools)
-        self.recording: Recording | None = None
-        self.folder = options.runs_folder / LESSONS_FOLDER if options.keeps_runs else None
-        self.fresh = options.fresh
+@dataclass(frozen=True, kw_only=True)
+class _Teaching:
+    lesson: Lesson
+    events: AuthoringEvents
+    folder: Path | None  # of recordings
+    sandbox: str
+    fresh: bool
+
+    @classmethod
+    def prepare(cls, options: TeachOptions, inputs: Inputs, events: AuthoringEvents) -> _Teaching:
         files, executable, left_out = read_files(options.files)
         if left_out:
             events.message(f"Not copied into the workspace: {', '.join(left_out)}.")
-        self.lesson = Lesson(
+        lesson = Lesson(
             options.task,
-            self.teacher,
+            inputs.teacher,
             options.teacher_agent,
             options.bounds,
             files,
             executable,
             options.check,
         )
-        open_agent(self.lesson, self.keys, options.sandbox)
+        open_agent(lesson, inputs.keys, options.sandbox)
+        folder = options.runs_folder / LESSONS_FOLDER if options.keeps_runs else None
+        return cls(
+            lesson=lesson,
+            events=events,
+            folder=folder,
+            sandbox=options.sandbox,
+            fresh=options.fresh,
+        )
 
-    async def learn(self, models: Models) -> None:
+    async def learn(self, models: Models) -> Recording:
         path = self.folder / f"{self.lesson.name}.json" if self.folder and not self.fresh else None
         if path and path.is_file():
             recording = Recording(read_trace(path, "atif"), {}, path)
@@ -103,15 +119,14 @@ class _Teaching(Generation):
             )
         else:
             recording = await self._record(models)
-        self.recording, self.recorded = recording, recording.trace.usage
         self._require_success(recording)
-        self.material = self.gather(recording.trace)
+        return recording
 
     async def _record(self, models: Models) -> Recording:
         from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
 
         lesson, folder, tell = self.lesson, self.folder, self.events.message
-        sandbox = await choose_sandbox(self.options.sandbox or None)
+        sandbox = await choose_sandbox(self.sandbox or None)
         if sandbox.warning:
             tell(f"Note: {sandbox.warning}")
         where = f"in {sandbox.name}" if sandbox.isolated else "without a sandbox"

@@ -1,6 +1,7 @@
 """What a teacher writes from. Every piece but the task has an id that a line of a skill can cite, and no secrets.
 
-Ids: `e1` an example, `d3` a part of a document, `s12` a step of a trace, `a1` an answer to a question of the teacher.
+Ids: `e1` an example, `d3` a part of a document, `s12` a step of a session (`r2-s12` of the second one), `a1` an answer
+to a question of the teacher. Nothing here judges what a step is worth: the teacher gets the steps in the order of time.
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from upskill.authoring.evidence.commands import is_said, noise_of
-from upskill.authoring.evidence.quotations import Quotations, quote_sessions
-from upskill.authoring.evidence.sessions import Overruled, Sessions
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
 from upskill.authoring.material.mcp import list_tools
-from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, SourceFile
+from upskill.authoring.material.sessions import in_order_of_time, session_labels
+from upskill.authoring.saving.provenance import OWN_KNOWLEDGE
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text, short
@@ -85,11 +84,7 @@ class Material:
     )  # how many secrets of each kind
     sources: tuple[str, ...] = ()  # how each was read and how much of it a teacher sees, in words
     left_out: tuple[str, ...] = ()  # what else a teacher does not see
-    stored: frozenset[str] = (
-        frozenset()
-    )  # ids of pieces of an older skill, of which there may be only a part
-    files: tuple[SourceFile, ...] = ()  # that documents and traces were read from
-    overruled: tuple[Overruled, ...] = ()  # what only earlier sessions support
+    partial: frozenset[str] = frozenset()  # ids of pieces of which only the beginning is known
 
     def __repr__(self) -> str:
         return f"Material({short(self.task)}, {counted(len(self.pieces), 'piece')}, ~{self.tokens} tokens)"
@@ -109,6 +104,12 @@ class Material:
 
     def quoted(self) -> str:
         return quote(self.pieces)
+
+    def cited(self, ids: Iterable[str]) -> tuple[Piece, ...]:
+        """The pieces with these ids, or behind them; all of them where an id is missing."""
+        wanted = {*ids} - {TASK, OWN_KNOWLEDGE}
+        pieces = tuple(each for each in self.pieces if wanted & {each.id, *each.based_on})
+        return pieces or self.pieces
 
     def resolve_citations(self, ids: Iterable[str]) -> tuple[str, ...]:
         """The ids that exist, with notes replaced by the pieces they are based on."""
@@ -134,7 +135,7 @@ def quote(pieces: Iterable[Piece]) -> str:
     return f"<<<MATERIAL {mark}\n{lines}\nMATERIAL {mark}>>>"
 
 
-def gather(
+def read_material(
     task: str,
     *,
     examples: Sequence[str] = (),
@@ -143,88 +144,84 @@ def gather(
 ) -> Material:
     """Read everything that a person gave; UsageError, before anything is paid for, if something cannot be used."""
     redactor = Redactor()
+    told: list[str] = []
+    pieces = [*_example_pieces(examples, redactor, told), *_tool_pieces(tools, told)]
     skill: Skill | None = None
     traces: list[Trace] = []
-    pieces: list[Piece] = []
-    told: list[str] = []
-    files: list[SourceFile | None] = []
-    session_files: list[SourceFile | None] = []
+    for name, read in _open_sources(sources, told):
+        if isinstance(read, Skill):
+            if skill is not None:
+                raise UsageError(
+                    f"{name}: only one skill can be improved at a time; {skill.name} was given first"
+                )
+            skill = read
+            place = name.removeprefix("skill:")
+            told.append(f"{place}: skill to improve, about {skill.tokens:,} tokens")
+        elif isinstance(read, Trace):
+            traces.append(redact_trace(read, redactor).trace)
+        else:
+            file = name.removeprefix("doc:")
+            shown = f"{len(read.text):,} of {read.characters:,} characters"
+            told.append(f"{file}: document, {shown}{read.note}")
+            first = 1 + sum(piece.kind == "document" for piece in pieces)
+            for number, text in enumerate(_parts(read.text), first):
+                pieces.append(Piece(f"d{number}", "document", text, Path(file).name))
+    pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
+    # Sessions are redacted before they become JSON, in which the `\n` after a password would look like a part of it.
+    sessions = in_order_of_time(traces)
+    for number, label in enumerate(session_labels(sessions)):
+        steps, about = _step_pieces(sessions, number, label)
+        pieces += steps
+        told.append(about)
+    # A secret that was recognized in one piece may stand in another without what gave it away.
+    pieces = [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces]
+    return Material(
+        task=redactor.text(task.strip()),
+        pieces=tuple(pieces),
+        skill=skill,
+        traces=tuple(sessions),
+        redacted=dict(redactor.counts),
+        sources=tuple(told),
+    )
+
+
+def _example_pieces(
+    examples: Sequence[str], redactor: Redactor, told: list[str]
+) -> Iterator[Piece]:
     for number, example in enumerate(examples, start=1):
         before, _, after = (part.strip() for part in example.partition("->"))
         if not before or not after:
             raise UsageError(f"{example!r} is not an example", 'Write -e "input -> output".')
         text = json.dumps(redactor.value({"input": before, "output": after}), ensure_ascii=False)
-        pieces.append(Piece(f"e{number}", "example", text, "-e"))
-    told += [f"-e: {counted(len(examples), 'example')}"] if examples else []
-    told += [each.about for each in tools]
-    schemas = {
-        json.dumps(tool, ensure_ascii=False): source
-        for each in tools
-        for tool, source in each.schemas
-    }
-    pieces += [
-        Piece(f"t{number}", "tool", *schema)
-        for number, schema in enumerate(schemas.items(), start=1)
-    ]
-    parts = 0
+        yield Piece(f"e{number}", "example", text, "-e")
+    if examples:
+        told.append(f"-e: {counted(len(examples), 'example')}")
+
+
+def _tool_pieces(tools: Sequence[Tools], told: list[str]) -> Iterator[Piece]:
+    schemas: dict[str, str] = {}
+    for each in tools:
+        told.append(each.about)
+        for tool, source in each.schemas:
+            schemas[json.dumps(tool, ensure_ascii=False)] = source
+    for number, (schema, source) in enumerate(schemas.items(), start=1):
+        yield Piece(f"t{number}", "tool", schema, source)
+
+
+def _open_sources(
+    sources: Sequence[str | Path | Skill | Trace], told: list[str]
+) -> Iterator[tuple[str, Skill | Trace | Document]]:
     for source in sources:
-        if isinstance(source, (str, Path)) and (folder := _folder_of(source)):
+        if isinstance(source, Skill):
+            yield str(source.folder or source.name), source
+        elif isinstance(source, Trace):
+            yield source.source, source
+        elif folder := _folder_of(source):
             opened, about = _read_folder(*folder)
             told.append(about)
+            yield from opened
         else:
-            opened = [
-                (str(source), source if isinstance(source, (Skill, Trace)) else read_source(source))
-            ]
-        for name, read in opened:
-            if isinstance(read, Skill):
-                if skill is not None:
-                    raise UsageError(
-                        f"{name}: only one skill can be improved at a time; {skill.name} was given first"
-                    )
-                skill = read
-                place = (
-                    skill.folder or skill.name
-                    if isinstance(source, Skill)
-                    else name.removeprefix("skill:")
-                )
-                told.append(f"{place}: skill to improve, about {skill.tokens:,} tokens")
-            elif isinstance(read, Trace):
-                session_files.append(SourceFile.of("trace", read.source) if read.source else None)
-                traces.append(redact_trace(read, redactor).trace)
-            else:
-                file = name.removeprefix("doc:")
-                files.append(SourceFile.of("doc", file))
-                told.append(
-                    f"{file}: document, {len(read.text):,} of {read.characters:,} characters{read.note}"
-                )
-                for text in _parts(read.text):
-                    parts += 1
-                    pieces.append(Piece(f"d{parts}", "document", text, Path(file).name))
-    sessions = Sessions(traces)
-    shown = list(_session_pieces(sessions))
-    told += [about for _, about in shown]
-    pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
-    # Sessions are redacted before they become JSON, in which the `\n` after a password would look like a part of it.
-    pieces += [*_history_pieces(sessions), *(piece for session, _ in shown for piece in session)]
-    # A secret that was recognized in one piece may stand in another without what gave it away.
-    pieces = [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces]
-    task = redactor.text(task.strip())
-    return Material(
-        task=task,
-        pieces=tuple(pieces),
-        skill=skill,
-        traces=sessions.traces,
-        redacted=dict(redactor.counts),
-        sources=tuple(told),
-        files=(
-            *filter(None, files),
-            *sorted(filter(None, session_files), key=lambda file: file.path),
-        ),
-        overruled=tuple(
-            replace(each, message=redactor.replace_known(each.message))
-            for each in sessions.overruled
-        ),
-    )
+            yield str(source), read_source(source)
 
 
 def _folder_of(source: str | Path) -> tuple[Path, str] | None:
@@ -456,100 +453,53 @@ def _parts(text: str) -> Iterator[str]:
         yield "\n".join(part).strip()
 
 
-def _history_pieces(sessions: Sessions) -> Iterator[Piece]:
-    for number, history in enumerate(sessions.histories(), start=1):
-        text = json.dumps(sessions.describe(history), ensure_ascii=False)
-        # A message has to be cited by itself: only then does a line follow from it.
-        behind = (sessions.shown_id(*event.place) for event in history.events if event.family)
-        yield Piece(
-            f"h{number}", "quotation", text, "several sessions", tuple(dict.fromkeys(behind))
-        )
+def _step_pieces(sessions: Sequence[Trace], number: int, label: str) -> tuple[list[Piece], str]:
+    """The steps of a session, counted from 1, but for empty ones and the agent's set-up; and how much of it that is.
 
-
-def _session_pieces(sessions: Sessions) -> Iterator[tuple[list[Piece], str]]:
-    for number, quotations in enumerate(quote_sessions(sessions)):
-        yield _trace_pieces(sessions, number, quotations)
-    for trace in sessions.repeated:
-        yield [], f"{trace.source or trace.agent or 'session'}: the same session as another file"
-
-
-def _trace_pieces(
-    sessions: Sessions, session: int, quotations: Quotations
-) -> tuple[list[Piece], str]:
-    """The quotations of a trace and then its steps without noise, counted from 1; and how much of it that is.
-
-    Of several sessions each piece has the time. A call that several of them made is shown with the latest.
+    Where there are several sessions, each step says when its session began.
     """
-    trace, prefix = sessions.traces[session], sessions.prefix(session)
+    trace = sessions[number]
+    prefix = f"r{number + 1}-" if number else ""
     source = Path(trace.source).name or trace.agent
-    when = {"session": sessions.label(session)} if len(sessions.traces) > 1 else {}
-    steps: list[Piece] = []
-    noise: Counter[str] = Counter()
-    said = set[str]()
-    shown = reminders = repeated = 0
-    for number, told in enumerate(trace.steps, start=1):
-        step, removed = _without_reminders(told)
-        sharing = sessions.sharing(told)
-        kind = noise_of(step)
-        if not kind and sharing and sharing[-1] != session:
-            repeated += 1
-            continue
-        if not kind and is_said(step) and step.text.strip():
-            kind = "repeated message" if step.text.strip() in said else ""
-            said.add(step.text.strip())
-        if kind or not (step.text or step.tool or step.output):
-            noise[kind or ("system reminder" if removed else "empty step")] += 1
-            continue
-        reminders += removed
-        shown += _size(step)
-        fields: dict[str, Any] = {"by": step.kind, **when}
-        if len(sharing) > 1:
-            fields["also in sessions"] = [sessions.label(other) for other in sharing[:-1]]
-        for name in ("agent", "text", "tool", "arguments", "status", "output"):
-            value = getattr(step, name)
-            if value and value != "unknown":
-                fields[name] = dict(value) if name == "arguments" else value
-        text = json.dumps(fields, ensure_ascii=False, default=str)
-        steps.append(Piece(f"{prefix}s{number}", "step", text, source))
-    quoted = [
-        Piece(
-            f"{prefix}q{number}",
-            "quotation",
-            json.dumps(when | quotation, ensure_ascii=False),
-            source,
-            tuple(dict.fromkeys(sessions.shown_id(session, step) for step in behind)),
-        )
-        for number, (quotation, behind) in enumerate(quotations.to_pieces(), start=1)
-    ]
-    about = (
-        f"{trace.source or trace.agent or 'session'}: trace{trace.agent and f' ({trace.agent})'},"
-        f" {''.join(f'{label}, ' for label in when.values())}{len(steps):,} of"
-        f" {counted(len(trace.steps), 'step')}, {shown:,} of {sum(map(_size, trace.steps)):,} characters"
-    )
-    left_out = [counted(count, kind) for kind, count in noise.most_common()]
-    left_out += [f"{counted(repeated, 'step')} shown with a later session"] if repeated else []
-    left_out += [f"{counted(reminders, 'system reminder')} inside other steps"] if reminders else []
-    notes = [f"left out: {', '.join(left_out)}" if left_out else "", *trace.warnings]
-    notes.append(f"skipped in the file: {describe_skipped(trace.skipped)}" if trace.skipped else "")
-    return [*quoted, *steps], "; ".join(filter(None, [about, *notes]))
+    pieces: list[Piece] = []
+    left_out: Counter[str] = Counter()
+    for position, told in enumerate(trace.steps, start=1):
+        text, output = (_REMINDER.sub("", each) for each in (told.text, told.output))
+        step = replace(told, text=text, output=output)
+        if step.kind == "system":
+            left_out["set-up step"] += 1
+        elif not (step.text or step.tool or step.output):
+            left_out["empty step"] += 1
+        else:
+            if (text, output) != (told.text, told.output):
+                left_out["system reminder"] += 1
+            fields = _fields_of(step, label)
+            line = json.dumps(fields, ensure_ascii=False, default=str)
+            pieces.append(Piece(f"{prefix}s{position}", "step", line, source))
+    about = f"{trace.source or trace.agent or 'session'}: trace"
+    about += f" ({trace.agent})" if trace.agent else ""
+    about += f", {label}" if label else ""
+    about += f", {len(pieces):,} of {counted(len(trace.steps), 'step')}"
+    parts = [about]
+    if left_out:
+        kinds = [counted(count, kind) for kind, count in left_out.most_common()]
+        parts.append(f"left out: {', '.join(kinds)}")
+    parts += trace.warnings
+    if trace.skipped:
+        parts.append(f"skipped in the file: {describe_skipped(trace.skipped)}")
+    return pieces, "; ".join(parts)
 
 
-def _without_reminders(step: Step) -> tuple[Step, int]:
-    """A step without what the agent's program wrote between its lines, and how often it did."""
-    text, in_text = _REMINDER.subn("", step.text)
-    output, in_output = _REMINDER.subn("", step.output)
-    count = in_text + in_output
-    return (replace(step, text=text, output=output), count) if count else (step, 0)
-
-
-def _size(step: Step) -> int:
-    """In characters."""
-    return (
-        len(step.text)
-        + len(step.tool)
-        + len(step.output)
-        + sum(len(str(value)) for value in step.arguments.values())
-    )
+def _fields_of(step: Step, label: str) -> dict[str, Any]:
+    """A step as the teacher reads it: who or what it is by, and what was said, called and returned."""
+    fields: dict[str, Any] = {"by": step.kind}
+    if label:
+        fields["session"] = label
+    for name in ("agent", "text", "tool", "arguments", "status", "output"):
+        value = getattr(step, name)
+        if value and value != "unknown":
+            fields[name] = dict(value) if name == "arguments" else value
+    return fields
 
 
 def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:

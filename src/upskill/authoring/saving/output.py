@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import shutil
 import tempfile
 import unicodedata
 from collections.abc import Iterator
@@ -106,13 +105,17 @@ class Destination:
             self.events.message(f"{first} is unchanged.")
         return folder
 
-    def choose_draft_folder(self, skill: Skill) -> Path:
-        """For a draft: the same, or one beside it where that one holds more than a draft of ours."""
-        return next(
-            folder
-            for folder in _numbered(self._first(skill))
-            if not folder.exists() or self._holds_our_draft(folder)
+    def draft_folder(self, skill: Skill) -> Path | None:
+        """For a draft: where the skill belongs, if nothing but a draft of ours is there."""
+        folder = self._first(skill)
+        before = _load(folder)
+        is_our_draft = (
+            before is not None
+            and self.is_ours(folder)
+            and _is_draft(before)
+            and not edited_by_hand(before)
         )
+        return folder if is_our_draft or not folder.exists() else None
 
     def save(self, skill: Skill, folder: Path) -> tuple[Skill, Path | None]:
         """Returns the saved skill, and where the version it replaced is kept, if there was one."""
@@ -148,23 +151,6 @@ class Destination:
                 " stored, so it continues from there.",
             ) from error
         return skill, previous
-
-    def repeats(self, skill: Skill) -> bool:
-        """Whether the same task and teacher made a skill with results before, which a draft is only kept beside."""
-        first = self._first(skill)
-        before = _load(first) if self.older is None else None
-        return before is not None and is_proven(before) and self.is_ours(first)
-
-    def remove_draft(self, draft: Path | None, finished: Path, *, quietly: bool) -> None:
-        if (
-            draft
-            and draft.resolve() != finished.resolve()
-            and (skill := _load(draft))
-            and _is_draft(skill)
-        ):
-            shutil.rmtree(draft, ignore_errors=True)
-            if not quietly:
-                self.events.message(f"Removed the draft in {draft}. The skill is in {finished}.")
 
     def is_ours(self, folder: Path) -> bool:
         """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""
@@ -205,15 +191,6 @@ class Destination:
             return True
         ask = self.events.replace_edited
         return ask is not None and ask(folder, changes(before, skill))
-
-    def _holds_our_draft(self, folder: Path) -> bool:
-        before = _load(folder)
-        return (
-            before is not None
-            and self.is_ours(folder)
-            and _is_draft(before)
-            and not edited_by_hand(before)
-        )
 
 
 def _numbered(first: Path) -> Iterator[Path]:

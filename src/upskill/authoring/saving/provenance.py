@@ -5,15 +5,13 @@ Upstream's `metadata` and `tests` are kept until the skill gets a suite.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 from upskill.errors import UsageError
@@ -29,7 +27,7 @@ SUITE = "evals/suite.json"
 OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 WRITTEN = {"metadata": {"written": True}}  # in a suite file that a model wrote
 VERSION = "1.0.0"  # of a skill that is new
-SOURCE_FILES = "source_files"  # in the metadata
+MATERIAL = "evals/material.jsonl"  # what the skill was made from
 DRAFT, UNPROVEN = "draft, unproven", "unproven"  # states of a skill that was not evaluated
 
 Spent = Mapping[
@@ -37,55 +35,10 @@ Spent = Mapping[
 ]  # tokens and dollars by role; None: a price is not known
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A document or trace that a skill was made from. While it is what it was, an improvement reads it again."""
-
-    kind: str  # "doc" or "trace"
-    path: str  # as it was given, with ~ for the home folder
-    digest: str
-
-    @classmethod
-    def of(cls, kind: str, path: str | Path) -> SourceFile | None:
-        """None where it cannot be read again, as from a temporary folder, or its path would tell whose home it is in:
-        skills are shared.
-        """
-        digest, home, name = _file_digest(Path(path)), str(Path.home()), str(path)
-        name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
-        is_private = len(home) > 1 and (home in name or home.replace("/", "-") in name)
-        is_temporary = Path(name).is_relative_to(gettempdir())
-        return cls(kind, name, digest) if digest and not is_private and not is_temporary else None
-
-    @property
-    def name(self) -> str:
-        return Path(self.path).name
-
-    def places(self, skill_folder: Path | None) -> Iterator[Path]:
-        path = Path(self.path).expanduser()
-        yield path
-        if not path.is_absolute() and skill_folder is not None:
-            yield from (parent / path for parent in skill_folder.absolute().parents)
-
-    def find(self, skill_folder: Path | None) -> Path | None:
-        return next(
-            (path for path in self.places(skill_folder) if _file_digest(path) == self.digest), None
-        )
-
-
 def shared_name(model: str) -> str:
     """The name of a model as a skill records it: of a path on this machine, only the last part."""
     provider, _, place = model.partition(":")
     return f"{provider}:{Path(place).name}" if place.startswith(("/", "..")) else model
-
-
-def _file_digest(path: Path) -> str:
-    try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    except (OSError, ValueError):
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,23 +194,6 @@ class Provenance:
         before = tuple(each for each in self.costs if each.search != cost.search)
         return replace(self, costs=(*before, cost))
 
-    @property
-    def source_files(self) -> list[SourceFile]:
-        rows = [dict_or_empty(row) for row in list_or_empty(self.metadata.get(SOURCE_FILES))]
-        files = [
-            SourceFile(*(str(row.get(name, "")) for name in ("kind", "path", "digest")))
-            for row in rows
-        ]
-        return [
-            file for file in files if file.kind in ("doc", "trace") and file.path and file.digest
-        ]
-
-    def with_source_files(self, files: Iterable[SourceFile]) -> Provenance:
-        """For one path, the latest file counts."""
-        by_path = {file.path: asdict(file) for file in (*self.source_files, *files)}
-        metadata = {SOURCE_FILES: list(by_path.values())} if by_path else {}
-        return replace(self, metadata={**self.metadata, **metadata})
-
 
 def is_fact(line: str) -> bool:
     return bool(re.search(r"\w", line)) and not line.lstrip().startswith(("#", "```", "~~~"))
@@ -319,9 +255,8 @@ def is_from_memory(skill: Skill) -> bool:
     """A model wrote it, and no line of it cites anything but the task."""
     provenance = Provenance.of(skill)
     cited = {name for ids in provenance.sources.values() for name in ids} - {OWN_KNOWLEDGE, "task"}
-    return (
-        bool(provenance.metadata.get("generated_by")) and not cited and not provenance.source_files
-    )
+    has_material = skill.read(MATERIAL) is not None or "source_files" in provenance.metadata
+    return bool(provenance.metadata.get("generated_by")) and not cited and not has_material
 
 
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:

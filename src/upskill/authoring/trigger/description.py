@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.authoring.saving.output import check_output, named_after, replace_manifest
-from upskill.authoring.search.loop import SearchLoop, evaluation_error
+from upskill.authoring.trigger.loop import SearchLoop, evaluation_error
 from upskill.authoring.trigger.metrics import (
     PairedChange,
     QueryRate,
@@ -359,6 +359,7 @@ class _Search(SearchLoop[DescriptionAttempt]):
             json.dumps(material, ensure_ascii=False),
             object_schema({"note": text_schema(300), "description": text_schema(MAX_DESCRIPTION)}),
             max_output_tokens=1500,
+            title=f"{number}-description",
             seed=number,
         )
         queries = [rate.query.text for rate in failures]

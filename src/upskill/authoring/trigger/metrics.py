@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from upskill.authoring.search.old_arithmetic import MAX_ERROR_RATE, sign_flip_p_value
+from upskill.authoring.trigger.old_arithmetic import MAX_ERROR_RATE, sign_flip_p_value
 from upskill.suites.queries import Part, Queries, Query
 from upskill.verdicts.interval import (
     CaseGroups,

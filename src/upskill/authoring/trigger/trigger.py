@@ -457,6 +457,7 @@ async def write_queries(
         json.dumps(describe_skill(skill, distractors), ensure_ascii=False),
         object_schema({"should_trigger": items, "should_not_trigger": items}),
         max_output_tokens=2 * half * 150 + 1000,
+        title="1-queries",
     )
 
     return await ask(

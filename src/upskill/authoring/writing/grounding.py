@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material
-from upskill.authoring.saving.provenance import Provenance, sourced_lines
+from upskill.authoring.saving.provenance import Provenance
 from upskill.plain import as_list, as_mapping
 from upskill.skills import Skill
 from upskill.skills.markdown import read_fences
@@ -70,46 +70,6 @@ def uncovered_by(
     return uncovered(text, "\n".join([evidence_text(cited, material), *named]))
 
 
-def overruled_lines(skill: Skill, material: Material) -> list[tuple[str, str]]:
-    """Lines, and files by path, that say what a later message speaks of and nothing has used since, unless they cite
-    that message; with what is to be done. The description counts as a line.
-    """
-    if not material.overruled:
-        return []
-    lines = [
-        (line.strip(), line if kind == "code" else " ".join(_exact_things(line)), set(sourced.ids))
-        for (line, kind), sourced in zip(
-            read_fences(skill.body.splitlines()), sourced_lines(skill), strict=True
-        )
-    ]
-    files = [
-        (path, text, set[str]().union(*(ids for line, _, ids in lines if path in line)))
-        for path in skill.resources
-        if path.startswith(("scripts/", "references/"))
-        for text in [(skill.read(path) or b"").decode("utf-8", "replace")]
-    ]
-    return [
-        (place, why)
-        for place, code, cited in [(skill.description, skill.name, set[str]()), *lines, *files]
-        for why in _overruled(place, code, cited, material)
-    ]
-
-
-def overruled_answer(answer: str, ids: Iterable[str], material: Material) -> str:
-    """The same for the right answer of a test case, all of which counts as code; empty if it is not overruled."""
-    return next(_overruled(answer, answer, set(ids), material), "")
-
-
-def _overruled(place: str, code: str, cited: set[str], material: Material) -> Iterator[str]:
-    for each in material.overruled:
-        if each.occurs_in(f"{place} {code}", code) and cited.isdisjoint(each.message_ids):
-            yield (
-                f"{place[:80]!r} says {each.word!r}, of which the person said later ({each.message_ids[-1]})"
-                f" {each.message!r}, and nothing has used it since. The later holds: leave it out, or cite that message"
-                " where the text agrees with it"
-            )
-
-
 def mark_own_lines(skill: Skill, material: Material) -> Skill:
     """Mark every line that its evidence does not cover as the teacher's own."""
     provenance = Provenance.of(skill)
@@ -121,10 +81,10 @@ def mark_own_lines(skill: Skill, material: Material) -> Skill:
         key: (*ids, OWN_KNOWLEDGE)
         for key, ids in provenance.sources.items()
         for line in [key.rpartition("\n")[2]]
-        # What an older skill cites was given when it was made.
+        # Of some pieces only the beginning is known.
         if ids
         and material.ids.issuperset(ids)
-        and material.stored.isdisjoint(ids)
+        and material.partial.isdisjoint(ids)
         and uncovered_by(line, ids, material, files)
     }
     return provenance.with_sources(own, {}).add_to(skill) if own else skill

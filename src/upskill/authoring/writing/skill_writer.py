@@ -2,18 +2,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.saving.provenance import Provenance, cite_lines, is_fact
-from upskill.authoring.writing.grounding import (
-    evidence_text,
-    overruled_lines,
-    uncovered,
-    uncovered_by,
-)
+from upskill.authoring.writing.grounding import evidence_text, uncovered, uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
@@ -84,14 +79,15 @@ async def write_skill(  # noqa: PLR0913 - options, by name
     *,
     file_tokens: int = 2_000,
     opens_files: bool = True,
+    small_student: bool = True,
     name: str = "",
-    seed: int | None = None,
     budget: int = DEFAULT_BUDGET,
     tell: Tell = no_message,
 ) -> Draft:
     """A skill whose `skill_meta.json` cites the source of each line. Retries twice, then drops bad files.
 
-    `opens_files`: whether the student can read more than the body.
+    `opens_files`: whether the student can read more than the body. `small_student`: whether it can only look things up,
+    so that the form of the text decides.
     """
     material = await summarize(material, model, budget=budget, tell=tell)
     small = budget < SMALL_BUDGET
@@ -109,24 +105,20 @@ async def write_skill(  # noqa: PLR0913 - options, by name
     if material.pieces:
         user += f"\n\n{material.quoted()}"
     files = read_prompt("write_skill_files", tokens=file_tokens) if file_tokens else ""
+    form = "form_for_small" if small_student else "form_for_capable"
     request = StructuredRequest(
         "writing the skill",
-        read_prompt("write_skill", tokens=tokens, files=files),
+        read_prompt("write_skill", tokens=tokens, files=files, form=read_prompt(form).strip()),
         user,
         _draft_schema(tokens, material, small=small, has_files=file_tokens > 0),
         max_output_tokens=3 * tokens + 1500 + (0 if small else 2 * file_tokens),
-        seed=seed,
+        title="1-skill",
     )
 
     async def read(answer: dict[str, Any], last: bool) -> Draft:
         skill, advice = _read_draft(answer, material, tokens, name)
         if not small:  # a small model could not fix that; such lines are marked
             advice += _ungrounded(answer, material)
-        overruled = dict(overruled_lines(skill, material))
-        if last and overruled:  # no skill says what was overruled, whatever its teacher thinks
-            skill = _without_lines(skill, overruled)
-            tell(f"Left out: {'; '.join(overruled.values())}.")
-        advice += [] if last else overruled.values()
         wrong = await file_problems(skill, material, file_tokens)
         if (advice or wrong) and not last:
             raise InvalidAnswer("; ".join([*advice, *(f"{path}: {why}" for path, why in wrong)]))
@@ -263,14 +255,6 @@ def without_files(skill: Skill, paths: set[str]) -> Skill:
     for path in paths:
         skill = skill.without_file(path)
     return skill.with_body("\n".join(lines))
-
-
-def _without_lines(skill: Skill, overruled: Mapping[str, str]) -> Skill:
-    """Without these lines and files. InvalidAnswer if the description is one of them, or nothing is left."""
-    if skill.description in overruled:
-        raise InvalidAnswer(overruled[skill.description])
-    lines = [line for line in skill.body.splitlines() if line.strip() not in overruled]
-    return without_files(skill.with_body("\n".join(lines)), set(skill.resources) & overruled.keys())
 
 
 def _form_problems(skill: Skill, known: str, tokens: int) -> Iterator[Problem]:

@@ -34,6 +34,7 @@ class StructuredRequest:
     user: str
     schema: Mapping[str, Any]
     max_output_tokens: int
+    title: str  # round and role, as `2-answers`: files of a hand-off begin with it
     seed: int | None = None
 
 
@@ -47,9 +48,10 @@ async def ask(
 ) -> T:
     """What `read` makes of the answer. `read` raises InvalidAnswer; its second argument is true on the last attempt."""
     messages = (Message("system", request.system), Message("user", request.user))
+    schema = {"title": request.title, **request.schema}
     for left in range(repairs, -1, -1):
         reply = await model.reply(
-            Request(messages, request.max_output_tokens, seed=request.seed, schema=request.schema)
+            Request(messages, request.max_output_tokens, seed=request.seed, schema=schema)
         )
         try:
             result = read(_read_object(reply), left == 0)

@@ -1,21 +1,23 @@
-"""A model writes test cases from a task and its material; only cases that pass the quality probes are kept."""
+"""A model writes test cases from a task and its material, somebody else answers them, and their checks are tried.
+
+Three requests: `write_cases`, `add_answers` (by somebody who has not seen the checks) and `fix_checks` (of the cases
+that break a rule or judge an answer otherwise, each once). `write_suite` makes them one after the other.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material, Piece, quote
+from upskill.authoring.material.material import Material, quote
 from upskill.authoring.saving.provenance import is_from_memory, shared_name
-from upskill.authoring.writing.fresh_answers import AnsweredCase, fix, write_answers
-from upskill.authoring.writing.grounding import overruled_answer
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
+    NoUsableAnswer,
     StructuredRequest,
     ask,
     list_schema,
@@ -30,18 +32,21 @@ from upskill.authoring.writing.summarize import (
     summarize,
 )
 from upskill.checks import SuiteCheck
-from upskill.errors import Paused, UpskillError, UsageError
+from upskill.errors import UpskillError, UsageError
 from upskill.models import Model
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, list_or_empty, object_schema
 from upskill.skills import Skill
-from upskill.suites import LOOK_UP, READ, Case, Reading, Suite, split
+from upskill.suites import LOOK_UP, READ, Case, Reading, Suite
 from upskill.suites.near_duplicates import near_duplicates
 from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, probe_case
+from upskill.suites.suite import hash_to_unit
 from upskill.traces.redaction.redact import redact
 
-MAX_ROUNDS = 3  # the first request for cases, and two more for replacements
+CASES = 24  # in one request; half of them are kept fresh
+ANSWERS = 3  # right ones, and wrong ones, for each case
+MIN_ANSWERS = 2  # of each that a case keeps, after those that its writer disputes
 MAX_KNOWN_PROMPTS = 40  # of cases that exist, for one who writes more
-MAX_FIXES = 2  # requests to fix cases that judge fresh answers otherwise
+SMALL_ROUNDS = 3  # requests to a small model, which writes few usable cases at a time
 # A case that only these decide is a look-up if the material has what they look for.
 WORD_CHECKS = ("contains", "contains_any", "equals", "starts_with")
 BESIDE = ("max_length", "not_contains", "not_regex")
@@ -49,17 +54,9 @@ CHECK_KINDS = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
     *("command_line", "json_schema", "max_length"),
 )
-ACTING_KINDS = (
-    "file_exists",
-    "file_contains",
-    "command",
-    "python",
-)  # for students that act; run in the sandbox only
-PLAIN_CHECKS = frozenset(
-    ["contains", "max_length"]
-)  # an answer that just lists the words passes these
-# A suite of at least so many cases needs other checks in a quarter of them, of at least so many kinds.
-VARIETY_FROM, OTHER_KINDS = 10, 2
+# For students that act; run in the sandbox only.
+ACTING_KINDS = ("file_exists", "file_contains", "command", "python")
+SMALL_KINDS = ("contains", "max_length")
 CHALLENGES = (
     "challenges"  # in the metadata of a counterexample: the line of the skill that misleads
 )
@@ -67,11 +64,87 @@ SHORT_ANSWER = 200  # characters that no answer is called verbose for
 LONG_ANSWER = 1_000  # characters beyond which an answer is verbose, unless a right one is longer
 
 
+@dataclass(frozen=True, kw_only=True)
+class TestWriter:
+    """Who writes cases, from what, and beside which. It reads the skill only where there is no material."""
+
+    __test__ = False  # for pytest
+
+    model: Model
+    material: Material
+    author: str = "a model"
+    small: bool = False  # it gets a simpler form, and is asked for no answers
+    acts: bool = False  # the students work in a folder
+    challenges: bool = False  # the cases are to be ones on which the skill misleads
+    existing: tuple[Case, ...] = ()  # of these it sees only cases that are not held out
+    opener: SandboxOpener = field(default_factory=SandboxOpener)
+
+    @property
+    def reads(self) -> Reading:
+        skill = self.material.skill
+        if (self.material.pieces and not self.challenges) or skill is None:
+            return "material" if self.material.pieces else "task"
+        return "memory" if is_from_memory(skill) else "skill"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        if self.small:
+            return SMALL_KINDS
+        return (*CHECK_KINDS, *ACTING_KINDS) if self.acts else CHECK_KINDS
+
+    @property
+    def kinds_prompt(self) -> str:
+        return read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")
+
+    @property
+    def known_text(self) -> str:
+        skill = self.material.skill
+        texts = [piece.text for piece in self.material.pieces] or ([skill.body] if skill else [])
+        return "\n".join(texts)
+
+    def about(self, ids: Iterable[str] = ()) -> str:
+        """The task, the skill where there is one, and the material that has these ids."""
+        material = self.material
+        fields: dict[str, Any] = {"task": material.task} if material.task else {}
+        if skill := material.skill:
+            fields |= {"name": skill.name, "description": redact(skill.description)}
+            if not material.pieces or self.challenges:
+                fields["body"] = redact(skill.body)
+        text = json.dumps(fields, ensure_ascii=False)
+        return f"{text}\n\n{quote(material.cited(ids))}" if material.pieces else text
+
+
+@dataclass(frozen=True)
+class WrittenCase:
+    """A case as it was handed in, with what is found wrong with it."""
+
+    fields: Mapping[str, Any]
+    case: Case | None = None  # None: its checks cannot be read
+    answers: Mapping[str, str] = field(default_factory=dict[str, str])  # by name: r1, …, w1, …
+    problems: Mapping[str, str] = field(default_factory=dict[str, str])  # by answer or probe
+    is_fresh: bool = False
+
+    @property
+    def id(self) -> str:
+        return str(self.fields["id"])
+
+    @property
+    def is_sound(self) -> bool:
+        return self.case is not None and not self.problems
+
+    @property
+    def evidence(self) -> list[str]:
+        return read_ids(self.fields.get("evidence"))
+
+    def named(self, letter: str) -> list[str]:
+        return [text for name, text in self.answers.items() if name.startswith(letter)]
+
+
 async def write_suite(  # noqa: PLR0913 - options, by name
     subject: Material | Skill,
     model: Model,
     *,
-    count: int = 12,
+    count: int = CASES,
     author: str = "a model",
     budget: int = DEFAULT_BUDGET,
     existing: Sequence[Case] = (),
@@ -79,62 +152,315 @@ async def write_suite(  # noqa: PLR0913 - options, by name
     challenges: bool = False,
     tell: Tell = no_message,
 ) -> Suite:
-    """Cases that pass the quality probes and tell fresh right answers from wrong ones; others are retried twice.
-
-    The writer reads the skill only where there is no material. Of `existing` cases it sees only train cases. A small
-    model need not vary its checks, and is asked for no answers. With `challenges`, they are cases on which the skill
-    may mislead a student: they pass the probes, and nothing else is known of them.
-    """
+    """Cases that pass the quality probes and tell fresh right answers from wrong ones."""
     material = Material("", skill=subject) if isinstance(subject, Skill) else subject
-    material = await summarize(material, model, budget=budget, tell=tell)
-    small = budget < SMALL_BUDGET
-    writer = _SuiteWriter(
-        model,
-        count,
-        material,
-        author,
-        tuple(existing),
-        small=small,
+    writer = TestWriter(
+        model=model,
+        material=await summarize(material, model, budget=budget, tell=tell),
+        author=author,
+        small=budget < SMALL_BUDGET,
         acts=acts,
-        tell=tell,
         challenges=challenges,
+        existing=tuple(existing),
     )
-    for number in range(MAX_ROUNDS):
-        if len(writer.accepted) == count:
-            break
-        await writer.ask_for_missing(first=number == 0)
-    for case in writer.spares:
-        is_new = case.id not in writer.accepted and not _is_duplicate(case, writer.known)
-        if len(writer.accepted) < count and is_new:
-            writer.accept(case)
-    if writer.refused:
-        refused = counted(len(writer.refused), "case")
-        tell(f"Sent back {refused} whose checks did not tell right from wrong or broke a rule.")
+    written = await write_cases(writer, count, tell=tell)
     if challenges:
-        return Suite(tuple(writer.accepted.values()), "proposals")
-    if writer.accepted and not small:
-        await writer.try_fresh_answers()
-    cases, refused = tuple(writer.accepted.values()), writer.refused
-    if len(cases) < max(1 if existing else 3, count // 2):
-        last = f". The last rejected one: {refused[-1]}" if refused else ""
-        raise UpskillError(
-            f"only {len(cases)} of {count} generated test cases are usable{last}",
-            "Choose a stronger model with --test-writer, or write the cases yourself and pass them with --tests.",
-        )
-    if missing_variety(cases, len(cases)):
-        kinds = sorted(set[str]().union(*map(_other_kinds, cases)))
-        tell(
-            f"Apart from contains, the generated cases use few kinds of checks: {', '.join(kinds) or 'none'}."
-        )
-    return Suite(cases, "generated")
+        return Suite(tuple(each.case for each in written if each.case and each.is_sound))
+    check_enough(written, count, fewest=1 if existing else 3)
+    if not writer.small:
+        written = await add_answers(writer, written, tell=tell)
+        written = await fix_checks(writer, written)
+    return as_suite(written, count, existing, tell)
 
 
-def missing_variety(cases: Sequence[Case], count: int) -> int:
-    """How many more cases with other kinds of checks than `contains` a suite of so many cases needs."""
-    if count < VARIETY_FROM:
-        return 0
-    others = [kinds for case in cases if (kinds := _other_kinds(case))]
-    return max(-(-count // 4) - len(others), OTHER_KINDS - len(set[str]().union(*others)), 0)
+async def write_cases(
+    writer: TestWriter, count: int, *, title: str = "1-tests", tell: Tell = no_message
+) -> list[WrittenCase]:
+    """So many cases, of which a hash keeps half fresh; those that ask what another asks are left out."""
+    written: list[WrittenCase] = []
+    repeated = 0
+    for _ in range(SMALL_ROUNDS if writer.small else 1):
+        sound = [each.case for each in written if each.case]
+        for item in await _ask_for_cases(writer, count - len(sound), sound, title):
+            each = await _read_case(writer, as_mapping(item) or {}, written)
+            repeated += each is None
+            if each is not None and (each.is_sound or not writer.small):
+                written.append(each)
+        if len(written) >= count:
+            break
+    if repeated:
+        tell(f"Left out {counted(repeated, 'case')} that ask nothing, or what another case asks.")
+    written = written[:count]
+    by_hash = sorted(written, key=lambda each: hash_to_unit(str(each.fields["prompt"])))
+    fresh = {each.id for each in by_hash[: len(written) // 2]}
+    look_ups = sum(bool(each.case and LOOK_UP in each.case.metadata) for each in written)
+    if 2 * look_ups > len(written):
+        tell(f"{look_ups} of {len(written)} cases only look up words from the material.")
+    return [replace(each, is_fresh=each.id in fresh) for each in written]
+
+
+async def _ask_for_cases(
+    writer: TestWriter, count: int, sound: Sequence[Case], title: str
+) -> list[Any]:
+    text = writer.about()
+    known = [*writer.existing, *sound]
+    # Of held-out cases not even this prompt has anything.
+    prompts = [case.prompt for case in known if not case.held_out][:MAX_KNOWN_PROMPTS]
+    if prompts:
+        left = len(known) - len(prompts)
+        which = f" (of {len(known)}; the other {left} are not shown)" if left else ""
+        listed = json.dumps(prompts, ensure_ascii=False)
+        text += f"\n\nPrompts that already exist{which}, as JSON:\n{listed}"
+    name = "write_counterexamples" if writer.challenges else "write_suite"
+    system = read_prompt(name, cases=counted(count, "case"), kinds=writer.kinds_prompt.strip())
+    request = StructuredRequest(
+        "writing test cases",
+        system + (read_prompt("write_acting_cases") if writer.acts else ""),
+        text,
+        _suite_schema(count, writer),
+        max_output_tokens=600 * count + 2000,
+        title=title,
+    )
+    try:
+        return await ask(writer.model, request, _read_items)
+    except NoUsableAnswer:
+        if writer.small:
+            return []
+        raise
+
+
+def _read_items(answer: dict[str, Any], _last: bool) -> list[Any]:
+    items = list_or_empty(answer.get("cases"))
+    if not items:
+        raise InvalidAnswer("it has no list `cases`")
+    return items
+
+
+async def _read_case(
+    writer: TestWriter, fields: Mapping[str, Any], written: Sequence[WrittenCase]
+) -> WrittenCase | None:
+    """None for one that asks nothing, or what another case asks."""
+    prompt = str(fields.get("prompt") or "").strip()
+    if not prompt:
+        return None
+    known = [*writer.existing, *(each.case for each in written if each.case)]
+    used = {*(case.id for case in known), *(each.id for each in written)}
+    name = str(fields.get("id") or "case")
+    numbered = (f"{name}-{number}" for number in range(2, len(used) + 3))
+    free = name if name not in used else next(each for each in numbered if each not in used)
+    # Its own answers would be of no use: whoever wrote the checks writes what they look for.
+    own = {key: value for key, value in fields.items() if key not in ("right", "wrong")}
+    tried = await _try(writer, WrittenCase({**own, "id": free, "prompt": prompt}), known)
+    if tried.case and any(tried.id in pair for pair in near_duplicates([*known, tried.case])):
+        return None
+    return tried
+
+
+async def add_answers(
+    writer: TestWriter,
+    cases: Sequence[WrittenCase],
+    *,
+    title: str = "2-answers",
+    tell: Tell = no_message,
+) -> list[WrittenCase]:
+    """The cases with right and wrong answers by somebody who has not seen their checks, and what these get wrong."""
+    tell(f"Writing answers to {counted(len(cases), 'case')}...")
+    ids = [each.id for each in cases]
+    each_list = list_schema(text_schema(2000), ANSWERS, MIN_ANSWERS)
+    item = object_schema(
+        {"case": {"type": "string", "enum": ids}, "right": each_list, "wrong": each_list}
+    )
+    cited = _cited_by(cases)
+    questions = [json.dumps(_question(each), ensure_ascii=False) for each in cases]
+    request = StructuredRequest(
+        "writing fresh answers",
+        read_prompt("write_answers", count=ANSWERS),
+        f"{writer.about(cited)}\n\nThe questions:\n" + "\n".join(questions),
+        object_schema({"answers": list_schema(item, len(cases), len(cases))}),
+        max_output_tokens=400 * len(cases) + 1600,
+        title=title,
+    )
+
+    def read(said: dict[str, Any], last: bool) -> dict[str, dict[str, Any]]:
+        items = map(dict_or_empty, list_or_empty(said.get("answers")))
+        answers = {str(item.get("case")): item for item in items}
+        missing = [name for name in ids if name not in answers]
+        if missing and not (last and answers.keys() & {*ids}):
+            raise InvalidAnswer(f"it has no answers to {', '.join(missing[:3])}")
+        return answers
+
+    answers = await ask(writer.model, request, read)
+    answered: list[WrittenCase] = []
+    for each in cases:
+        named = _name_answers(answers.get(each.id, {}))
+        answered.append(await _try(writer, replace(each, answers=named)))
+    right, wrong = (_count_judged(answered, letter) for letter in "rw")
+    tell(f"{right} right answers pass, {wrong} wrong answers fail.")
+    return answered
+
+
+def _cited_by(cases: Iterable[WrittenCase]) -> set[str]:
+    """The pieces that the cases rest on; none, which stands for all, where a case names none."""
+    evidence = [each.evidence for each in cases]
+    return set[str]().union(*evidence) if all(evidence) else set()
+
+
+def _question(each: WrittenCase) -> dict[str, Any]:
+    question = {"id": each.id, "prompt": each.case.prompt if each.case else each.fields["prompt"]}
+    if each.case and each.case.needs_sandbox:
+        question |= {"acts": True, "files": dict(each.case.files)}
+    return question
+
+
+def _name_answers(item: Mapping[str, Any]) -> dict[str, str]:
+    """r1, r2, … for the right ones and w1, w2, … for the wrong ones."""
+    named: dict[str, str] = {}
+    for kind in ("right", "wrong"):
+        for number, text in enumerate(list_or_empty(item.get(kind)), start=1):
+            if str(text).strip():
+                named[f"{kind[0]}{number}"] = str(text)
+    return named
+
+
+def _count_judged(cases: Iterable[WrittenCase], letter: str) -> str:
+    names = [(each, name) for each in cases for name in each.answers if name.startswith(letter)]
+    well = sum(name not in each.problems for each, name in names)
+    return f"{well} of {len(names)}"
+
+
+async def fix_checks(
+    writer: TestWriter, cases: Sequence[WrittenCase], *, title: str = "3-checks"
+) -> list[WrittenCase]:
+    """The cases, those with problems as their writer fixed them. What is still wrong then stays written on them."""
+    broken = {each.id: each for each in cases if not each.is_sound}
+    if not broken:
+        return [*cases]
+    lines = [json.dumps(_describe_broken(each), ensure_ascii=False) for each in broken.values()]
+    check = _check_schema(writer.kinds)
+    fields = {
+        "id": {"type": "string", "enum": [*broken]},
+        "checks": list_schema(check, 5, 1),
+        "disputed": list_schema(text_schema(3), 2 * ANSWERS),
+    }
+    cited = _cited_by(broken.values())
+    material = quote(writer.material.cited(cited)) if cited else ""
+    request = StructuredRequest(
+        "fixing test cases",
+        read_prompt("fix_checks", fewest=MIN_ANSWERS, kinds=writer.kinds_prompt.strip()),
+        "\n\n".join([*([material] if material else []), "\n".join(lines)]),
+        object_schema({"cases": list_schema(object_schema(fields), len(broken), 1)}),
+        max_output_tokens=500 * len(broken) + 2000,
+        title=title,
+    )
+    try:
+        items = await ask(writer.model, request, _read_items)
+    except NoUsableAnswer:
+        return [*cases]
+    for item in map(dict_or_empty, items):
+        before = broken.get(str(item.get("id")))
+        if before is not None:
+            # Only what is judged otherwise can be disputed.
+            disputed = {*read_ids(item.get("disputed"))} & {*before.problems}
+            answers = {key: text for key, text in before.answers.items() if key not in disputed}
+            fixed = replace(
+                before, fields={**before.fields, "checks": item.get("checks")}, answers=answers
+            )
+            broken[before.id] = await _try(writer, fixed)
+    return [broken.get(each.id, each) for each in cases]
+
+
+def _describe_broken(each: WrittenCase) -> dict[str, Any]:
+    kept = {name: value for name, value in each.fields.items() if name not in ("tags", "evidence")}
+    return {**kept, "answers": dict(each.answers), "problems": dict(each.problems)}
+
+
+def as_suite(
+    written: Sequence[WrittenCase],
+    count: int,
+    existing: Sequence[Case] = (),
+    tell: Tell = no_message,
+) -> Suite:
+    """The sound cases; UpskillError where they are too few."""
+    left_out: list[str] = []
+    cases: list[Case] = []
+    for each in written:
+        few = each.answers and min(len({*each.named(letter)}) for letter in "rw") < MIN_ANSWERS
+        if each.case is None or each.problems or few:
+            left_out.append(each.id)
+        else:
+            cases.append(replace(each.case, held_out=each.is_fresh))
+    if left_out:
+        what = (
+            f"{counted(len(left_out), 'case')} whose checks are too weak or judge an answer wrongly"
+        )
+        tell(f"Left out {what}: {', '.join(left_out)}.")
+    check_enough(written, count, sound=len(cases), fewest=1 if existing else 3)
+    return Suite(tuple(cases), "generated")
+
+
+def check_enough(
+    written: Sequence[WrittenCase], count: int, *, sound: int | None = None, fewest: int = 3
+) -> None:
+    """UpskillError where too few cases are usable; before they are tried, those that can be read count."""
+    usable = len(written) if sound is None else sound
+    if usable >= max(fewest, count // 2):
+        return
+    problems = (f"{each.id}: {why}" for each in written for why in each.problems.values())
+    last = next((f". One that is not: {why}" for why in problems), "")
+    raise UpskillError(
+        f"only {usable} of {count} generated test cases are usable{last}",
+        "Choose a stronger model with --test-writer, or write the cases yourself and pass them with --tests.",
+    )
+
+
+async def _try(
+    writer: TestWriter, written: WrittenCase, others: Sequence[Case] = ()
+) -> WrittenCase:
+    """Hold a case against answers that know nothing, and against those that somebody else wrote to it."""
+    fields = {**written.fields, "right": written.named("r"), "wrong": written.named("w")}
+    try:
+        case = parse_case(writer, fields)
+    except UsageError as error:
+        return replace(written, case=None, problems={"checks": error.message})
+    references = [other for other in others if other.reference][-2:]
+    weak = await probe_case(case, writer.material.skill, writer.opener, references)
+    if case.needs_sandbox and await passes_untouched(case, writer.opener):
+        weak.append(WeakCase(case.id, "untouched", "the folder as it was passes"))
+    return replace(written, case=case, problems=_explain_problems(written, weak))
+
+
+def _explain_problems(written: WrittenCase, weaknesses: Iterable[WeakCase]) -> dict[str, str]:
+    """What the checks get wrong, by the name of the answer, or of the probe."""
+    problems: dict[str, str] = {}
+    for weak in weaknesses:
+        why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
+        names = [
+            name for name, text in written.answers.items() if weak.answer and text == weak.answer
+        ]
+        for name in names:
+            problems[name] = why.get(weak.probe, "")
+        if not names:
+            problems[weak.probe] = str(weak)
+    return problems
+
+
+def parse_case(writer: TestWriter, fields: Mapping[str, Any]) -> Case:
+    checks = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
+    # Not every model keeps to the schema, and a generated check must not ask a judge, nor run anything where
+    # nothing acts.
+    strange = [str(check.get("kind")) for check in checks if check.get("kind") not in writer.kinds]
+    if strange:
+        raise UsageError(f"{strange[0]!r} is not one of the kinds of checks above")
+    metadata: dict[str, Any] = {"author": shared_name(writer.author), READ: writer.reads}
+    if fields.get("line"):
+        metadata[CHALLENGES] = str(fields["line"])
+    evidence = list(writer.material.resolve_citations(read_ids(fields.get("evidence"))))
+    row = as_suite_case(fields, writer.material.skill)
+    row |= {"evidence": evidence, "metadata": metadata}
+    (case,) = Suite.parse([row], "a generated case").cases
+    if is_look_up(case, writer.known_text):
+        case = replace(case, metadata={**case.metadata, LOOK_UP: True})
+    return replace(case, held_out=False)
 
 
 def is_look_up(case: Case, material: str) -> bool:
@@ -151,316 +477,10 @@ def _is_in(named: SuiteCheck, material: str) -> bool:
     return any(found) if named.name in ("contains_any", "equals") else all(found)
 
 
-def _other_kinds(case: Case) -> set[str]:
-    return {named.name for named in case.checks} - PLAIN_CHECKS
-
-
-@dataclass
-class _SuiteWriter:
-    model: Model
-    count: int
-    material: Material
-    author: str
-    existing: tuple[Case, ...]
-    small: bool
-    acts: bool
-    tell: Tell
-    challenges: bool = False  # they are to be cases on which the skill misleads
-    accepted: dict[str, Case] = field(default_factory=dict[str, Case])
-    written: dict[str, dict[str, Any]] = field(
-        default_factory=dict[str, "dict[str, Any]"]
-    )  # the fields of each case
-    spares: list[Case] = field(
-        default_factory=list[Case]
-    )  # usable, but a task or another kind of check is wanted
-    refused: list[str] = field(default_factory=list[str])  # why
-    sent_back: list[str] = field(
-        default_factory=list[str]
-    )  # of the last answer: why, and what it was
-    cited: list[set[str]] = field(
-        default_factory=list[set[str]]
-    )  # by these cases: the ids of pieces
-    opener: SandboxOpener = field(default_factory=SandboxOpener)
-
-    @property
-    def reads(self) -> Reading:
-        skill = self.material.skill
-        if (self.material.pieces and not self.challenges) or skill is None:
-            return "material" if self.material.pieces else "task"
-        return "memory" if is_from_memory(skill) else "skill"
-
-    @property
-    def _known_text(self) -> str:
-        skill = self.material.skill
-        texts = [piece.text for piece in self.material.pieces] or ([skill.body] if skill else [])
-        return "\n".join(texts)
-
-    @property
-    def known(self) -> list[Case]:
-        return [*self.existing, *self.accepted.values()]
-
-    async def ask_for_missing(self, *, first: bool) -> None:
-        is_plain = self.small or self.challenges
-        try:
-            items = await self._ask(self._pieces(), "" if first or is_plain else self._wanted())
-        except Paused:
-            if (
-                self.sent_back
-            ):  # whoever answers by hand wants to know before the next prompt is opened
-                reasons = "".join(f"\n  - {why}" for why in self.refused[-len(self.sent_back) :])
-                self.tell(f"Sent back {counted(len(self.sent_back), 'case')}:{reasons}")
-            raise
-        self.sent_back, self.cited = [], []
-        for item in items:
-            case, why = await self._read_case(item)
-            left = self.count - len(self.accepted)
-            if case is None:
-                fields = dict_or_empty(item)
-                written = f"\n  {json.dumps(fields, ensure_ascii=False)}" if fields else ""
-                self.refused.append(why)
-                self.sent_back.append(f"- {why}{written}")
-                self.cited.append(
-                    {*read_ids(fields.get("evidence"))} & self.material.ids - {TASK, OWN_KNOWLEDGE}
-                )
-            elif left and (is_plain or self._fits(case, left, first=first)):
-                self.accept(case)
-            else:
-                self.spares.append(case)
-
-    def _fits(self, case: Case, left: int, *, first: bool) -> bool:
-        cases = [*self.accepted.values(), case]
-        # Look-ups beyond half of the suite are set aside once.
-        look_ups = (
-            sum(LOOK_UP in each.metadata for each in cases)
-            if first and LOOK_UP in case.metadata
-            else 0
-        )
-        return missing_variety(cases, self.count) < left and look_ups <= self.count // 2
-
-    def accept(self, case: Case) -> None:
-        *_, held_out = split(
-            [*((known.id, known.held_out) for known in self.known), (case.id, None)]
-        )
-        self.accepted[case.id] = replace(case, held_out=held_out)
-
-    def _wanted(self) -> str:
-        """What the cases that are still missing have to be."""
-        cases, lines = list(self.accepted.values()), list[str]()
-        if needed := missing_variety(cases, self.count):
-            used = set[str]().union(*map(_other_kinds, cases))
-            unused = [kind for kind in self.kinds if kind not in PLAIN_CHECKS and kind not in used]
-            plain = " and ".join(sorted(PLAIN_CHECKS))
-            lines.append(
-                f"At least {needed} of them must have a check other than {plain}; not used so far: {', '.join(unused)}."
-            )
-        if look_ups := sum(LOOK_UP in case.metadata for case in self.spares):
-            lines.append(
-                f"More than half of the cases only look up words from the material, so {look_ups} of these were set"
-                " aside. Write tasks instead: the whole command, file or function for a situation of its own, or"
-                " two facts put together, with checks that look for what no single line says."
-            )
-        return "\n".join(lines)
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        return (*CHECK_KINDS, *ACTING_KINDS) if self.acts else CHECK_KINDS
-
-    def _pieces(self) -> tuple[Piece, ...]:
-        """All of the material, or only what the cases that were sent back cite, where these are all that is missing."""
-        missing = self.count - len(self.accepted)
-        if not self.sent_back or len(self.sent_back) < missing or not all(self.cited):
-            return self.material.pieces
-        cited = set[str]().union(*self.cited)
-        return tuple(each for each in self.material.pieces if {each.id, *each.based_on} & cited)
-
-    def _about(self, pieces: Sequence[Piece]) -> str:
-        """The task, these pieces of its material, and what skill it is about; its body only where there is none."""
-        material = self.material
-        fields: dict[str, Any] = {"task": material.task} if material.task else {}
-        if skill := material.skill:
-            fields |= _describe_skill(skill, body=not material.pieces or self.challenges)
-        text = json.dumps(fields, ensure_ascii=False)
-        return f"{text}\n\n{quote(pieces)}" if pieces else text
-
-    @property
-    def _kinds_prompt(self) -> str:
-        return (
-            read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")
-        ).strip()
-
-    async def _ask(self, pieces: Sequence[Piece], wanted: str) -> list[Any]:
-        count, text = self.count - len(self.accepted), self._about(pieces)
-        # Of held-out cases even this prompt has only those that were sent back, whose checks are to be fixed.
-        if prompts := [case.prompt for case in self.known if not case.held_out][:MAX_KNOWN_PROMPTS]:
-            more = len(self.known) - len(prompts)
-            which = f" (of {len(self.known)}; the other {more} are not shown)" if more else ""
-            text += f"\n\nPrompts that already exist{which}, as JSON:\n{json.dumps(prompts, ensure_ascii=False)}"
-        if self.sent_back:
-            text += "\n\nThese cases were sent back. Each line says what is wrong. Fix them, or write others:\n"
-            text += "\n".join(self.sent_back[:20])
-        if wanted:
-            text += f"\n\n{wanted}"
-        name = "write_counterexamples" if self.challenges else "write_suite"
-        system = read_prompt(name, cases=counted(count, "case"), kinds=self._kinds_prompt)
-        request = StructuredRequest(
-            "writing test cases",
-            system + (read_prompt("write_acting_cases") if self.acts else ""),
-            text,
-            _suite_schema(count, self.kinds, small=self.small, challenges=self.challenges),
-            max_output_tokens=600 * count + 2000,
-        )
-        try:
-            return await ask(
-                self.model, request, lambda answer, _: list_or_empty(answer.get("cases")), repairs=0
-            )
-        except UpskillError as error:
-            if isinstance(error.__cause__, InvalidAnswer):
-                return []  # the next round asks again
-            raise
-
-    async def _read_case(self, item: Any) -> tuple[Case | None, str]:
-        fields = as_mapping(item)
-        if fields is None:
-            return None, "a case that is not an object"
-        # Its own answers would be of no use: whoever wrote the checks writes what they look for.
-        fields = {key: value for key, value in fields.items() if key not in ("right", "wrong")}
-        try:
-            case = self._parse(fields)
-        except UsageError as error:
-            return None, error.message
-        if any(case.id == other.id for other in self.known):
-            return None, f"the id {case.id!r} is already taken"
-        if _is_duplicate(case, self.known):
-            return None, f"case {case.id!r}: another case asks the same"
-        if overruled := overruled_answer(case.reference, case.evidence, self.material):
-            return None, f"case {case.id!r}: {overruled}"
-        if weak := await self._probe(case):
-            first, *others = map(str, weak[:3])
-            return None, "; ".join(
-                [first, *(why.removeprefix(f"case {case.id!r}: ") for why in others)]
-            )
-        self.written[case.id] = fields
-        return case, ""
-
-    def _parse(self, fields: Mapping[str, Any]) -> Case:
-        checks = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
-        # Not every model keeps to the schema, and a generated check must not ask a judge, nor run anything where
-        # nothing acts.
-        if strange := [
-            kind for check in checks if (kind := str(check.get("kind"))) not in self.kinds
-        ]:
-            raise UsageError(f"{strange[0]!r} is not one of the kinds of checks above")
-        ids = read_ids(fields.get("evidence"))
-        challenged = {CHALLENGES: str(fields["line"])} if fields.get("line") else {}
-        (case,) = Suite.parse(
-            [
-                as_suite_case(fields, self.material.skill)
-                | {"evidence": list(self.material.resolve_citations(ids))}
-                | {"metadata": {"author": shared_name(self.author), READ: self.reads, **challenged}}
-            ],
-            "a generated case",
-        ).cases
-        return (
-            replace(case, metadata={**case.metadata, LOOK_UP: True})
-            if is_look_up(case, self._known_text)
-            else case
-        )
-
-    async def _probe(self, case: Case) -> list[WeakCase]:
-        others = [other for other in self.known if other.reference][-2:]
-        weak = await probe_case(case, self.material.skill, self.opener, others)
-        if not weak and case.needs_sandbox and await passes_untouched(case, self.opener):
-            weak = [WeakCase(case.id, "untouched", "the folder as it was passes")]
-        return weak
-
-    async def try_fresh_answers(self) -> None:
-        """Hold the cases against answers of somebody who has not seen their checks; what judges them otherwise is
-        fixed by its writer, alone, or left out."""
-        self.tell(f"Writing fresh answers for {counted(len(self.accepted), 'case')}...")
-        answers = await write_answers(
-            self.model, list(self.accepted.values()), self._about(self.material.pieces)
-        )
-        tried = {
-            name: await self._try(AnsweredCase(self.written[name], answers[name]))
-            for name in self.accepted
-        }
-        judged = Counter(
-            (name[0], name not in each.problems) for each in tried.values() for name in each.answers
-        )
-        passed, failed = (
-            f"{judged[it, True]} of {judged[it, True] + judged[it, False]}" for it in "rw"
-        )
-        sent_back = {name: each for name, each in tried.items() if each.problems}
-        more = f"; sent {counted(len(sent_back), 'case')} back to be fixed" if sent_back else ""
-        self.tell(f"Fresh answers: {passed} right answers pass, {failed} wrong answers fail{more}.")
-        for _ in range(MAX_FIXES):
-            if not sent_back:
-                break
-            cited = set[str]().union(
-                *(read_ids(each.fields.get("evidence")) for each in sent_back.values())
-            )
-            pieces = [each for each in self.material.pieces if {each.id, *each.based_on} & cited]
-            material = quote(pieces) if pieces else ""
-            fixed = await fix(
-                self.model, sent_back, material, self._kinds_prompt, _check_schema(self.kinds)
-            )
-            sent_back = {name: await self._try(each) for name, each in fixed.items()}
-            tried |= sent_back
-            sent_back = {
-                name: each for name, each in sent_back.items() if each.problems and each.has_enough
-            }
-        left_out = [
-            name
-            for name, each in tried.items()
-            if each.case is None or each.problems or not each.has_enough
-        ]
-        self.accepted = {
-            name: replace(each.case, held_out=self.accepted[name].held_out)
-            for name, each in tried.items()
-            if each.case and name not in left_out
-        }
-        if left_out:
-            cases = counted(len(left_out), "case")
-            self.tell(f"Left out {cases} whose checks and answers disagree: {', '.join(left_out)}.")
-
-    async def _try(self, answered: AnsweredCase) -> AnsweredCase:
-        try:
-            case = self._parse(
-                {**answered.fields, "right": answered.named("r"), "wrong": answered.named("w")}
-            )
-        except UsageError as error:
-            return replace(answered, case=None, problems={"checks": error.message})
-        return replace(
-            answered, case=case, problems=_explain_problems(answered, await self._probe(case))
-        )
-
-
-def _explain_problems(answered: AnsweredCase, weaknesses: Iterable[WeakCase]) -> dict[str, str]:
-    """What the checks get wrong, by the name of the answer, or of the probe."""
-    problems: dict[str, str] = {}
-    for weak in weaknesses:
-        names = [
-            name for name, text in answered.answers.items() if weak.answer and text == weak.answer
-        ]
-        why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
-        problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {weak.probe: str(weak)}
-    return problems
-
-
-def _describe_skill(skill: Skill, *, body: bool = True) -> dict[str, str]:
-    """As a request may have it: without secrets."""
-    fields = {"name": skill.name, "description": redact(skill.description)}
-    return fields | ({"body": redact(skill.body)} if body else {})
-
-
-def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
-    return any(case.id in pair for pair in near_duplicates([*others, case]))
-
-
 def _check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any]:
     return object_schema(
         {
-            "kind": {"type": "string", "enum": sorted(PLAIN_CHECKS) if small else list(kinds)},
+            "kind": {"type": "string", "enum": sorted(kinds) if small else list(kinds)},
             "texts": list_schema(text_schema(30 if small else 2000), 2 if small else 6),
             "number": {"type": "integer"},
             "exact": {"type": "boolean"},
@@ -468,27 +488,27 @@ def _check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any
     )
 
 
-def _suite_schema(
-    count: int, kinds: Sequence[str], *, small: bool, challenges: bool = False
-) -> dict[str, Any]:
+def _suite_schema(count: int, writer: TestWriter) -> dict[str, Any]:
+    small = writer.small
     text = text_schema(120 if small else 2000)
     path = text_schema(100)
-    file = object_schema({"path": path, "text": text})
-    workspace = {"files": list_schema(file, 6), "outputs": list_schema(path, 6)}
-    case = object_schema(
-        {
-            "id": text_schema(60),
-            **({"line": text_schema(300)} if challenges else {}),
-            "prompt": text,
-            **({} if small else {"words": {"type": "integer"}}),
-            **(workspace if "command" in kinds else {}),
-            "checks": list_schema(_check_schema(kinds, small=small), 2 if small else 5, 1),
-            "reference": text,
-            "tags": list_schema(text_schema(30), 1 if small else 3),
-            "evidence": list_schema(text_schema(20), 6),
-        }
-    )
-    return object_schema({"cases": list_schema(case, count, 1)})
+    fields: dict[str, Any] = {"id": text_schema(60)}
+    if writer.challenges:
+        fields["line"] = text_schema(300)
+    fields["prompt"] = text
+    if not small:
+        fields["words"] = {"type": "integer"}
+    if writer.acts:
+        file = object_schema({"path": path, "text": text})
+        fields |= {"files": list_schema(file, 6), "outputs": list_schema(path, 6)}
+    check = _check_schema(writer.kinds, small=small)
+    fields |= {
+        "checks": list_schema(check, 2 if small else 5, 1),
+        "reference": text,
+        "tags": list_schema(text_schema(30), 1 if small else 3),
+        "evidence": list_schema(text_schema(20), 6),
+    }
+    return object_schema({"cases": list_schema(object_schema(fields), count, 1)})
 
 
 def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, Any]:

@@ -106,6 +106,7 @@ async def _take_notes(
         f"The task, as a JSON string:\n{task}\n\nPart {number} of {total} of the material:\n{quote(part)}",
         schema,
         150 * most + 500,
+        title="1-notes",
     )
     known, small = Material("", tuple(part)), budget < SMALL_BUDGET
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from upskill.authoring.material.material import Tools, read_tools
 from upskill.authoring.options import GenerateOptions
@@ -17,7 +18,6 @@ from upskill.models.keys import find_keys
 from upskill.models.pool import Models
 from upskill.models.servers import find_servers
 from upskill.settings import Settings
-from upskill.skills import Skill
 from upskill.skills.agent_specs import AGENT_SPECS
 
 KEYS = {"anthropic": ("ANTHROPIC_API_KEY",)} | {
@@ -52,6 +52,26 @@ def add_command(skill: str, settings: Settings, keys: Mapping[str, str]) -> str:
     return (
         f"upskill tests {shlex.quote(skill)} --add {{}}" if find_test_writer(settings, keys) else ""
     )
+
+
+# Who may answer a prompt of each role.
+CHATS = {
+    "skill": "in a chat of its own, which sees no tests",
+    "tests": "in a chat of its own, which never sees the skill",
+    "answers": "in a chat of its own, which has seen neither the checks nor the skill",
+    "checks": "in the chat that wrote the tests, or a new one",
+    "revision": "in the chat that wrote the skill, or a new one",
+}
+
+
+def describe_chats(files: Iterable[str]) -> list[str]:
+    """Of prompts that wait for an answer, which need a chat of their own."""
+    lines: list[str] = []
+    for file in files:
+        round_and_role = Path(file).name.rpartition("-")[0]
+        if chat := CHATS.get(round_and_role.partition("-")[2]):
+            lines.append(f"{round_and_role}: {chat}")
+    return lines
 
 
 class NoTeacher(UsageError):
@@ -99,30 +119,6 @@ def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address
             )
         return resolve(f"handoff:{options.handoff}")
     return resolve(teacher_name(options, keys), keys=keys)
-
-
-def choose_attempts(
-    options: GenerateOptions,
-    student: Address | None,
-    older: Skill | None,
-    tell: Callable[[str], None],
-) -> int:
-    """How often to try for a better skill. A new one is fitted to the embedded model only on request."""
-    settings = options.settings
-    is_chosen = options.attempts is not None or "max_refine_attempts" in settings.model_fields_set
-    if student and student.provider == "local" and not is_chosen and not older:
-        tell(
-            f"{student.name} is a small embedded model, so the skill is not refined on it."
-            " Use --attempts N to refine it anyway."
-        )
-        return 0
-    attempts = settings.max_refine_attempts if options.attempts is None else options.attempts
-    if older and options.task and attempts == 0:
-        raise UsageError(
-            "--attempts 0 makes no change to the older skill, but you asked for a change",
-            "Use --attempts 1 or more; `upskill eval` measures the skill as it is.",
-        )
-    return attempts
 
 
 async def check_start(options: GenerateOptions, models: Models | None) -> list[Tools]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import yaml
 
-from upskill.authoring.material.material import gather
+from upskill.authoring.material.material import read_material
 from upskill.authoring.saving.provenance import add_suite, own_suite
 from upskill.cli.commands.tests import cases_with_limits
 from upskill.cli.console import check_writable, note, write_file
@@ -90,7 +90,7 @@ def command(**values: Any) -> None:
 
 
 async def _challenge(options: ChallengeOptions, skill: Skill, suite: Suite) -> Challenged:
-    material = gather("", sources=options.sources) if options.sources else None
+    material = read_material("", sources=options.sources) if options.sources else None
     settings = ChallengeSettings(
         challenger=options.challenger or "", count=options.proposals, material=material
     )

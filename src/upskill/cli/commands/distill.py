@@ -8,8 +8,8 @@ import click
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.material.material import Material
+from upskill.authoring.revising import RevisionRequest
 from upskill.authoring.saving.output import Destination, changes, check_output
-from upskill.authoring.search.refiners.rewrite import Rewrite
 from upskill.cli.console import note, show_document
 from upskill.cli.help import Command
 from upskill.cli.library import (
@@ -119,7 +119,10 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
         rewriter = None
         if options.rewrite:
             teacher = await engine.open_model(options.rewrite, "teacher")
-            rewriter = Rewrite(teacher, Material(SHORTER, skill=skill), skill.tokens)
+            material = Material(SHORTER, skill=skill)
+            rewriter = RevisionRequest(
+                model=teacher, skill=skill, material=material, tokens=skill.tokens
+            )
         settings = DistillSettings(
             tolerance=options.tolerance / 100,
             budget=options.budget,

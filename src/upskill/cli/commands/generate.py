@@ -14,17 +14,15 @@ import click
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.generate import Generated, generate_now
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.writing.teachers import NoTeacher
+from upskill.authoring.writing.teachers import NoTeacher, describe_chats
 from upskill.cli.console import show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import Paused, UsageError
 from upskill.options import option
-from upskill.plain import counted
 from upskill.reports import generated as report
 from upskill.runs.planning.options import StudentOptions
-from upskill.runs.planning.plan import Plan
 from upskill.runs.stores import without_password
 from upskill.traces import Step
 
@@ -42,16 +40,15 @@ class _Options(GenerateOptions, CommandOptions):
 @click.argument("task", required=False, default="")
 @click_options(_Options)
 def command(**values: Any) -> None:
-    """Write a skill for TASK, with tests, and improve it in a few attempts.
+    """Write a skill for TASK, with tests, and revise it once.
 
-    The student runs on train cases. Edits that look better are kept, then tested together on new draws. The report
-    calls the result confirmed if that test is conclusive, otherwise the best guess. The final number comes from
-    held-out cases, which the search never used.
-    After Ctrl-C, run the same command again to continue.
+    The skill and its tests are written at the same time, neither writer seeing the other's work. The student answers
+    half of the cases, the teacher reads all failures and revises the skill, and the other half, kept fresh, gives the
+    verdict. After Ctrl-C, run the same command again to continue.
 
-    If --from is a skill's folder, TASK is the change to make. It is applied unless the new or the old cases show
-    that it makes the skill worse. upskill asks before it replaces a skill that you edited, and keeps the previous
-    version in .previous/ beside it.
+    If --from is a skill's folder, TASK is the change to make. It is not made if the skill's own cases show that it is
+    worse. upskill asks before it replaces a skill that you edited, and keeps the previous version in .previous/ beside
+    it.
 
     \b
     upskill generate "deploy with tern" --from claude-code:last -m opus
@@ -85,7 +82,7 @@ def command(**values: Any) -> None:
 
 
 def _prove(options: _Options, generated: Generated, student: str) -> None:
-    """On all cases: the search and its test had some each, and their answers are stored."""
+    """On all cases, of which the answers are stored."""
     from upskill.cli.commands.eval import prove  # noqa: PLC0415 - only where a receipt is asked for
     from upskill.cli.eval_options import EvalOptions  # noqa: PLC0415
 
@@ -119,11 +116,6 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "")
     steps, tell = count(1), options.tell
 
-    def duel_started(plan: Plan) -> None:
-        cases, rounds = counted(len(plan.suite.cases), "case"), counted(plan.runs, "new draw")
-        trials = f"at most {counted(len(plan), 'trial')}{bar.expected_time(len(plan))}"
-        tell(f"Comparing on {plan.models[0].name}... (two candidates, {cases}, {rounds}: {trials})")
-
     def replace_edited(folder: Path, diff: str) -> bool:
         with bar.display.asking():
             click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
@@ -135,18 +127,6 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
                 f"The teacher asks: {question}\nAnswer (press Enter to skip): ", nl=False, err=True
             )
             return sys.stdin.readline()  # empty at the end of a pipe
-
-    def attempt_started(number: int, plan: Plan) -> None:
-        version = f" (version {number}, {counted(len(plan.suite.cases), 'train case')})"
-        attempt = (
-            "" if plan.suite.held_out else version
-        )  # without a search all cases are run at once
-        tell(f"Evaluating on {plan.models[0].name}...{attempt}")
-
-    def held_out_started(plan: Plan) -> None:
-        tell(
-            f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)"
-        )
 
     def step(step: Step) -> None:
         if step.kind == "tool":
@@ -160,11 +140,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         estimate=lambda expected: confirm_cost(
             options, expected, f"up to {expected.words}{further_cost}"
         ),
-        attempt_started=attempt_started,
-        attempt_ended=lambda attempt: tell(report.attempt_line(attempt)),
-        duel_started=duel_started,
         replace_edited=replace_edited if can_ask(options) else None,
-        held_out_started=held_out_started,
         ask=ask if getattr(options, "ask", False) else None,
         step=step,
     )
@@ -176,6 +152,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         error.hint = f"Without a model: `{typed} --handoff handoff`\n  {error.hint}"
         raise
     except Paused as pause:
+        pause.hint = "\n  ".join([*describe_chats(pause.files), pause.hint])
         if options.as_json:
             show_json({"waiting_for": list(pause.files)})
         raise

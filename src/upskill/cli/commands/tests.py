@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from upskill.authoring.material.material import Material, gather
+from upskill.authoring.material.material import Material, read_material
+from upskill.authoring.material.stored import with_stored
 from upskill.authoring.saving.provenance import (
     EVALS,
     SUITE,
@@ -17,7 +18,6 @@ from upskill.authoring.saving.provenance import (
     has_written_suite,
     own_suite,
 )
-from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher, find_test_writer
@@ -209,7 +209,7 @@ async def _generate(skill: Skill, options: _Options, existing: tuple[Case, ...] 
     )
     if not name:
         raise NoTeacher(keys, [HANDOFF_MODEL], role="test writer")
-    material = gather(
+    material = read_material(
         str(Provenance.of(skill).metadata.get("source_task") or skill.description),
         sources=options.sources,
     )
@@ -219,10 +219,7 @@ async def _generate(skill: Skill, options: _Options, existing: tuple[Case, ...] 
         raise UsageError(
             f"{material.skill.folder}: this is a skill; --from needs a trace or a document here"
         )
-    # Read the skill's sources again, if they still exist.
-    material = add_stored_evidence(
-        replace(material, skill=skill), material_budget(resolve(name, keys=find_keys())) // 2
-    )
+    material = with_stored(replace(material, skill=skill))
     for left_out in material.left_out:
         options.tell(f"Left out: {left_out}.")
     return await _write(options, name, material, existing, options.add or options.cases)

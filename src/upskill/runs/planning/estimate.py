@@ -165,9 +165,7 @@ class SearchSize:
     material: int
     tokens: int  # of the skill
     cases: int
-    drafts: int
     attempts: int
-    confirming: int = 0  # trials with either of two skills, at most
     acts: bool = False  # whether the student is an agent that acts
 
 
@@ -186,7 +184,7 @@ def estimate_search(
             sums.add(end, address, times, input_size, output_size)
 
     prompt = size.material + size.tokens + 800
-    add(teacher, size.drafts, 2 * (size.drafts + size.attempts), prompt, 2 * size.tokens)
+    add(teacher, 1, 2 * (1 + size.attempts), prompt, 2 * size.tokens)
     if size.cases:
         add(writer, *CASES_CALLS, prompt + CASES_PROMPT, CASE_TOKENS * size.cases)
     if student is not None:
@@ -196,12 +194,11 @@ def estimate_search(
         add(
             student,
             cases,
-            cases * (1 + size.attempts + size.drafts),
+            cases * (1 + size.attempts),
             size.tokens + overhead,
             answer,
         )
         add(student, cases, cases, overhead, answer)
-        add(student, 0, size.confirming * turns, size.tokens + overhead, answer)
     return sums.estimate(acts=size.acts)
 
 

@@ -1,10 +1,10 @@
-"""What a refiner may see of failed trials: train cases only, with the expected texts masked."""
+"""What a refiner may see of failed trials: shown cases only, with the expected texts masked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from upskill.authoring.search.refiners import MASK, Failure
+from upskill.authoring.revising import MASK, Failure
 from upskill.checks import SuiteCheck
 from upskill.errors import UsageError
 from upskill.models import Address
@@ -24,7 +24,6 @@ def failures_in_run(
     store: Store,
     run: Run,
     cases: Mapping[str, Case],
-    evidence: Mapping[str, str] | None = None,
     model: str = "",
 ) -> list[Failure]:
     failures: dict[str, Failure] = {}
@@ -38,7 +37,7 @@ def failures_in_run(
         ):
             continue
         if not model or result.trial.model == model:
-            failures.setdefault(case.id, _failure(case, result, evidence or {}))
+            failures.setdefault(case.id, _failure(case, result))
     return list(failures.values())
 
 
@@ -62,15 +61,14 @@ def stored_failures(
     return list(failures.values())
 
 
-def _failure(case: Case, result: Result, evidence: Mapping[str, str]) -> Failure:
+def _failure(case: Case, result: Result) -> Failure:
     reasons: list[str] = []
     for named, finding in zip(case.checks, result.findings, strict=False):
         if finding.decides and not finding.passed:
             reasons.append(f"{finding.check}: {mask_expected(named, finding.reason)}")
     files = "".join(f"{name}:\n{text}\n\n" for name, text in case.files.items())
     answer = result.trace.answer if result.trace else ""
-    texts = {name: evidence[name] for name in case.evidence if name in evidence}
-    return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence, texts)
+    return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence)
 
 
 def mask_expected(named: SuiteCheck, reason: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from upskill.authoring.material.material import Material, Piece
-from upskill.authoring.search.refiners import Failure
+from upskill.authoring.revising import Failure
 from upskill.errors import UsageError
 from upskill.runs.stores import Review, Run, Store
 from upskill.skills import Skill
