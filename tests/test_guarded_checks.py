@@ -326,6 +326,35 @@ PLANTED = {
     "bench.py, which measures the work": Plant("echo 'print(1)' > bench.py", command("python3 bench.py", contains="1"), files={"bench.py": "from fast import f\nassert f(3) == 9\nprint(1)\n", "fast.py": "def f(x): return x\n"}),
     "rules.sql, which measures the work": Plant("echo > rules.sql", command("python3 run.py"), files={"items.sql": "a\n", "rules.sql": "b\n", "run.py": "assert open('rules.sql').read().strip() in open('items.sql').read()\n"}),
 }  # fmt: skip
+BYTECODE = """python3 - <<'E'
+import importlib._bootstrap_external as loader, importlib.util, os
+source = 'import unittest\\nclass T(unittest.TestCase):\\n    def test_add(self): pass\\n'
+data = loader._code_to_hash_pyc(compile(source, 'test_add.py', 'exec'), bytes(8), False)
+path = importlib.util.cache_from_source('tests/test_add.py')
+os.makedirs(os.path.dirname(path), exist_ok=True)
+open(path, 'wb').write(data)
+E"""
+# Against files that `tests:` keeps, with these outputs. What each leaves, and where; the work is wrong.
+AGAINST_TESTS = {
+    "bytecode of the test that is never compared with it": ("**", BYTECODE),
+    "a daemon that goes on writing": ("add.py tests/", "(setsid sh -c 'while :; do echo > tests/test_add.py; done' >/dev/null 2>&1 &); sleep 0.1"),
+    "names with line breaks": ("src/", "mkdir -p src; touch \"$(printf 'src/a\\ntests/test_add.py')\"; mkdir \"$(printf 'src/x\\n../tests')\""),
+    "names that are no UTF-8": ("src/", "mkdir -p src; touch \"$(printf 'src/\\377.py')\"; mkdir \"$(printf 'src/\\355\\240\\200')\""),
+    "a folder for the work": ("add.py", "rm add.py; mkdir add.py; echo > add.py/__init__.py"),
+    "a file for the folder of the tests": ("tests add.py", "rm -r tests; echo > tests"),
+    "a FIFO and a socket": ("add.py src/", "rm add.py; mkfifo add.py; mkdir src; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"src/s\")'"),
+    "a sparse file": ("src/", "mkdir src; truncate -s 20G src/big"),
+    "6,000 files": ("src/", "mkdir src; cd src; seq 6000 | xargs touch"),
+    "a tower of folders": ("src/", "python3 -c 'import os\nfor _ in range(3000): os.mkdir(\"src\"); os.chdir(\"src\")'"),
+    "programs of its own": ("add.py bin/", f"mkdir bin; {TRUE} | tee bin/python3 > python3; chmod +x bin/python3 python3; printf 'python3() {{ :; }}\\n' | tee ~/.profile > ~/.bashrc"),
+}  # fmt: skip
+FROM_GIT = {
+    "a replaced commit": Plant(f"{REPOSITORY}; git commit -q --allow-empty -m done; git tag x; git reset -q --hard HEAD~1; git replace HEAD x", command("git log --format=%s -1 | grep -qx done")),
+    "a shallow history": Plant(f"{REPOSITORY}; git commit -q --allow-empty -m b; git commit -q --allow-empty -m c; git rev-parse HEAD~1 > .git/shallow", command("test $(git log --format=%s | wc -l) = 2")),
+    "a remote that runs a program": Plant(f"{REPOSITORY}; git remote add origin 'ext::sh -c \"touch ran\"'; git config protocol.ext.allow always", command("git fetch -q origin; test -e ran")),
+    "an external diff": Plant(f"{REPOSITORY}; git commit -q --allow-empty -m b; git config diff.external 'echo +x = 2; :'", command("git diff HEAD~1 | grep -q '^+x = 2'")),
+    "a work tree elsewhere": Plant(f"{REPOSITORY}; mkdir /tmp/w; echo 2 > /tmp/w/a; git config core.worktree /tmp/w; git add a; git commit -qm two", command("git diff --quiet HEAD && grep -qx 2 a")),
+}  # fmt: skip
 RIGHT_WORK = {
     "a module of a package with the name of an installed one": Plant("echo 'price = 5' > shop/types.py", command("python3 -c 'from shop.types import price; assert price == 5'"), files={"shop/__init__.py": "", "shop/cart.py": "price = 4\n"}),
     "settings of git that are kept": Plant(f"{REPOSITORY}; git config foo.bar yes", command("git config --get-regexp 'foo.*' | grep -q yes"), files={"a": "1\n"}),
@@ -340,6 +369,8 @@ RIGHT_WORK = {
     "hooks that are kept": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo 2 > a; ! git commit -qam b"), files={"a": "1\n"}),
     "hooks in a folder of their own": Plant(f"{REPOSITORY}; mkdir .githooks; printf '#!/bin/sh\\nexit 1\\n' > .githooks/pre-commit; chmod +x .githooks/pre-commit; git config core.hooksPath .githooks", command("echo 2 > a; ! git commit -qam b"), files={"a": "1\n"}),
     "code where only a specification is named": Plant("echo 'def parse(x): return int(x)' > parser.py", command("python3 -c 'import parser as p; assert p.parse(\"5\")==5'"), files={"SPEC.md": "parse gives an int\n", "parser.py": "def parse(x): return x\n"}),
+    "a stash": Plant(f"{REPOSITORY}; echo 2 > a; git stash push -qm wip", command("git stash pop -q && grep -qx 2 a"), files={"a": "1\n"}),
+    "a page with its assets": Plant("mkdir -p site/css site/img; echo '<link href=css/main.css>' > site/index.html; echo 'a {}' > site/css/main.css", [{"file_exists": ["site/index.html", "site/css/main.css", "site/img/"]}]),
     "a mode that is committed": Plant(f"chmod +x run.sh; {REPOSITORY}", command("git ls-files -s run.sh | grep -q ^100755 && test -z \"$(git status --porcelain)\""), files={"run.sh": "#!/bin/sh\necho 1\n", "add.py": SUBTRACTS}),
     "a script beside its page": Plant("echo '<script src=index.js></script>' > index.html; echo 'x=1' > index.js", command("node --check index.js && grep -q index.js index.html"), files={"index.html": "<p>\n"}),
     "a source beside its header": Plant("echo 'int add(int a,int b){return a+b;}' > util.c", command("cc -o /tmp/t main.c util.c && /tmp/t"), files={"util.h": "int add(int,int);\n", "main.c": "#include \"util.h\"\nint main(void){return add(2,3)!=5;}\n"}),
@@ -404,6 +435,8 @@ OUTPUTS = {
     "hooks in a folder of their own": ".git .git/config .githooks",
     "code where only a specification is named": "parser.py",
     "a mode that is committed": "**",
+    "a stash": ".git a",
+    "a page with its assets": "site/",
     "a script beside its page": "index.*",
     "a source beside its header": "util.c",
     "a check that checks out another commit": ".git add.py",
@@ -506,6 +539,28 @@ async def test_plants_are_told_from_work(
     skip_without(*programs_of(plant))
     said = await leave(kind, replace(plant, outputs=tuple(outputs.split())))
     assert said.split(":")[0] == outcome, said
+
+
+@pytest.mark.parametrize("delivered", ["outputs", "everything"])
+async def test_nothing_that_is_left_changes_the_tests_of_a_case(
+    delivered: str, kind: SandboxBackend
+) -> None:
+    run = command("python3 -m unittest discover -s tests", regex="Ran 1 test")
+    case = Plant("true", run, files=TEST_FILES, tests=("tests/test_add.py",))
+    left = {
+        name: (replace(case, leave=plant), outputs)
+        for name, (outputs, plant) in AGAINST_TESTS.items()
+    }
+    left |= {
+        name: (replace(plant, files={"a": "1\n"}), ".git a") for name, plant in FROM_GIT.items()
+    }
+    outcomes: dict[str, str] = {}
+    for name, (plant, outputs) in left.items():
+        patterns = tuple(outputs.split()) if delivered == "outputs" else None
+        said = await leave(kind, replace(plant, outputs=patterns))
+        if not said.startswith("failed"):
+            outcomes[name] = said
+    assert outcomes == {}
 
 
 # What only outputs deliver: hooks and settings of a repository, and settings of a tool that the case brings.

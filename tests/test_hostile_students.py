@@ -41,6 +41,7 @@ class Plant:
     reference: str = ""
     prompt: str = "Do it."
     outputs: tuple[str, ...] | None = None
+    tests: tuple[str, ...] = ()
 
 
 def command(run: str, **more: Any) -> list[dict[str, Any]]:
@@ -412,6 +413,7 @@ async def leave(kind: SandboxBackend, plant: Plant) -> str:
         "checks": plant.checks,
         "files": plant.files,
         "reference": plant.reference,
+        "tests": [*plant.tests],
     }
     if plant.outputs is not None:
         given["outputs"] = [*plant.outputs]
