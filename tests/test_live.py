@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -338,3 +341,30 @@ def test_what_cannot_be_served_is_said(upskill: Upskill, home: Path, site: Site)
     assert "no run is stored here" in upskill("view").err
     assert upskill("view", "nothing", "--store", site.place).code == 2
     assert home.is_dir()
+
+
+SERVE = """
+import asyncio, sys
+from upskill.cli.commands.view import _serve
+from upskill.runs.stores import open_store
+
+with open_store(sys.argv[1]) as store:
+    asyncio.run(_serve(store, 0, "", browser=True))
+"""
+
+
+def test_a_browser_learns_the_token_from_a_file_that_only_you_can_read(
+    site: Site, tmp_path: Path
+) -> None:
+    browser = tmp_path / "browser"
+    look = 'stat -c %a "${1#file://}"; cat "${1#file://}"'
+    browser.write_text(f'#!/bin/sh\n(echo "$1"; {look}) >{tmp_path}/seen; kill -INT $PPID\n')
+    browser.chmod(0o755)
+    line = [sys.executable, "-c", SERVE, str(site.place)]
+    environment = {**os.environ, "BROWSER": f"{browser} %s"}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=True)
+    address, mode, page = (tmp_path / "seen").read_text().splitlines()
+    assert address.startswith("file:///")
+    assert mode == "600"
+    assert done.stdout.strip() in page
+    assert not Path(address.removeprefix("file://")).exists()

@@ -4,6 +4,10 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -66,14 +70,24 @@ async def _serve(store: Store, port: int | None, run: str, *, browser: bool) -> 
         address = page.address(open_port, run)
         click.echo(address)
         note("Open it in a browser on this machine; Ctrl-C stops it.")
-        if browser:
-            import webbrowser  # noqa: PLC0415
+        with _page_that_leads_to(address) as start:
+            if browser:
+                import webbrowser  # noqa: PLC0415
 
-            await asyncio.to_thread(webbrowser.open, address)
-        if hasattr(os, "nice"):
-            os.nice(YIELDING)
-        await ended.wait()
+                await asyncio.to_thread(webbrowser.open, start.as_uri())
+            if hasattr(os, "nice"):
+                os.nice(YIELDING)
+            await ended.wait()
     note("Ended.")
+
+
+@contextmanager
+def _page_that_leads_to(address: str) -> Generator[Path]:
+    """A file that only you can read: everybody can see the command lines of browsers, and the address has a token."""
+    with tempfile.NamedTemporaryFile("w", prefix="upskill-view-", suffix=".html") as file:
+        file.write(f'<meta http-equiv="refresh" content="0; url={address}">\n')
+        file.flush()
+        yield Path(file.name)
 
 
 def _has_browser() -> bool:
