@@ -100,7 +100,7 @@ def gain(arms: dict[str, Row]) -> int:
 
 
 def cell(row: Row) -> str:
-    low, high = (f"{round(100 * row[end])}" for end in ("low", "high"))
+    low, high = (round(100 * end) for end in row["interval"])
     return f"{row['passed']} of {row['trials']}: {round(100 * row['rate'])} % [{low}, {high}]"
 
 
