@@ -478,6 +478,30 @@ def test_cases_are_added_to_ones_own_suite_and_its_text_stays(upskill: Upskill, 
     assert "ask nothing, or what another case asks" in again.err
 
 
+def test_hard_cases_are_those_that_a_student_fails_without_the_skill(
+    upskill: Upskill, home: Path
+) -> None:
+    """Of two batches, it fails every other one. A quarter is kept unasked, and what was asked stays fresh."""
+    folder = home / "house-words"
+    skill = skill_of(*range(1, 21))
+    skill.with_file("evals/suite.yaml", OWN.encode()).save(folder)
+    more = write_script(home / "more.yaml", [{"answer": cases_and_answers(range(1, 17))}])
+    knows = [{"when": prompt(number), "answer": WORDS[number - 1]} for number in range(1, 21, 2)]
+    student = write_script(home / "student.yaml", [*knows, {"answer": "No idea"}])
+    done = upskill("tests", folder, "-m", more, "--add", 8, "--hard", student)
+    assert done.code == 0, done.err
+    assert f"{student}: 16 written, 6 that it fails and 2 unasked are kept." in done.err
+    added = Suite.load(folder / "evals" / "suite.yaml").cases[1:]
+    assert [one.id for one in added] == [f"word-{n}" for n in (1, 2, 4, 6, 8, 10, 12, 14)]
+    assert [one.metadata.get("failed_by") for one in added] == [None, None, *[student] * 6]
+    assert upskill("runs", "--json").json == []
+    verdict = upskill("eval", folder, "-m", student, "--json").json["models"][0]
+    assert verdict["other"]["cases"] == 9, "all are fresh"
+    said = f"6 of 9 cases chosen because {student} failed them without the skill."
+    assert said in verdict["caveats"]
+    assert "--hard needs --add" in upskill("tests", folder, "--hard", student).err
+
+
 def test_added_cases_that_checks_of_the_whole_suite_misjudge_are_left_out(
     upskill: Upskill, home: Path
 ) -> None:

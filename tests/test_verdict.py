@@ -509,6 +509,17 @@ def test_a_verdict_is_said_in_one_of_three_forms() -> None:
     assert verdict_line(mixed) == f"{known} cases that no version has seen"
 
 
+def test_where_the_student_hardly_needs_the_skill_the_line_says_what_the_cases_can_show() -> None:
+    passed, failed = alike(9, "PPP", "PPP", "a"), alike(3, "FFF", "FPF", "b")
+    easy = weigh(passed | failed)
+    shown = "passes 27 of 36 without the skill: these cases can show at most +25 points"
+    assert verdict_line(easy).endswith(f"tasks like these: undecided from 12 fresh cases; {shown}")
+    command = "upskill tests drawers --add 12 --hard m"
+    line = verdict_line(easy, "upskill tests drawers --add {}")
+    assert line.endswith(f"{shown}; harder ones: {command}")
+    assert "without the skill" not in verdict_line(weigh(alike(12, "F", "P")))
+
+
 def test_a_small_suite_of_a_sampling_student_helps_on_these_cases() -> None:
     """Upstream's size: five cases, three draws, none passed before and all pass now."""
     line = verdict_line(weigh(alike(5, "FFF", "PPP")))

@@ -12,6 +12,7 @@
 """
 
 from upskill.suites.suite import (
+    FAILED_BY,
     HELD_OUT_SHARE,
     LOOK_UP,
     READ,
@@ -25,6 +26,7 @@ from upskill.suites.suite import (
 )
 
 __all__ = [
+    "FAILED_BY",
     "HELD_OUT_SHARE",
     "LOOK_UP",
     "READ",

@@ -279,6 +279,9 @@ Reading = Literal[
     "material", "skill", "task", "memory"
 ]  # by the writer of a case, together with the task
 READ = "read"  # in the metadata of a case that a model wrote
+FAILED_BY = (
+    "failed_by"  # beside it: the student that failed the case without the skill, and so chose it
+)
 LOOK_UP = "look_up"  # beside it: words that its writer had read are all that it asks for
 _READINGS = {
     "material": "from the task and its material, without the skill",

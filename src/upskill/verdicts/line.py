@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ from upskill.plain import counted
 from upskill.verdicts.planning import MAX_CASES_TO_ADD
 from upskill.verdicts.verdict import OBSTACLES, REASONS, Reading, Reason, Verdict
 
+EASY = 0.5  # above this pass rate without the skill, a suite leaves little to gain
+HARD_CASES = 12  # that are proposed then
 SIGNS: Mapping[str, str] = {
     "helps": "✓",
     "saves": "✓",
@@ -80,6 +83,9 @@ def _rest(verdict: Verdict, add_command: str) -> str:
     """What is known about tasks like these, where these cases are in the heading."""
     tasks = verdict.tasks
     known = f"undecided from {counted(tasks.cases, 'fresh case')}" if tasks else "not measured"
+    rate = verdict.baseline.pass_rate or 0.0
+    if rate > EASY and verdict.decision in ("no effect", "undecided"):
+        return f"{known}; {_describe_easy_cases(verdict, rate, add_command)}"
     add = (tasks or verdict.heading).add
     if add is None:
         return known
@@ -88,6 +94,17 @@ def _rest(verdict: Verdict, add_command: str) -> str:
     if add_command:
         return f"{known}, add about {add}: {add_command.replace('{}', str(add))}"
     return f"{known}, add about {add} cases that no version has seen"
+
+
+def _describe_easy_cases(verdict: Verdict, rate: float, add_command: str) -> str:
+    """How little a suite can show that the student hardly needs the skill for."""
+    baseline = verdict.baseline
+    passes = f"passes {baseline.passed} of {baseline.scored} without the skill"
+    words = f"{passes}: these cases can show at most {signed_points(1 - rate)} points"
+    if add_command:
+        command = add_command.replace("{}", str(HARD_CASES))
+        words = f"{words}; harder ones: {command} --hard {shlex.quote(verdict.model)}"
+    return words
 
 
 def _describe_missing(verdict: Verdict) -> str:

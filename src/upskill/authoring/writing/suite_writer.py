@@ -140,6 +140,10 @@ class WrittenCase:
         return [text for name, text in self.answers.items() if name.startswith(letter)]
 
 
+class TooFewCases(UpskillError):
+    """Less than half of the generated cases are usable."""
+
+
 async def write_suite(  # noqa: PLR0913 - options, by name
     subject: Material | Skill,
     model: Model,
@@ -380,7 +384,7 @@ def as_suite(
     existing: Sequence[Case] = (),
     tell: Tell = no_message,
 ) -> Suite:
-    """The sound cases; UpskillError where they are too few."""
+    """The sound cases; TooFewCases where less than half are."""
     left_out: list[str] = []
     cases: list[Case] = []
     for each in written:
@@ -401,13 +405,13 @@ def as_suite(
 def check_enough(
     written: Sequence[WrittenCase], count: int, *, sound: int | None = None, fewest: int = 3
 ) -> None:
-    """UpskillError where too few cases are usable; before they are tried, those that can be read count."""
+    """TooFewCases where less than half are usable; before they are tried, those that can be read count."""
     usable = len(written) if sound is None else sound
     if usable >= max(fewest, count // 2):
         return
     problems = (f"{each.id}: {why}" for each in written for why in each.problems.values())
     last = next((f". One that is not: {why}" for why in problems), "")
-    raise UpskillError(
+    raise TooFewCases(
         f"only {usable} of {count} generated test cases are usable{last}",
         "Choose a stronger model with --test-writer, or write the cases yourself and pass them with --tests.",
     )

@@ -18,6 +18,7 @@ from upskill.authoring.saving.provenance import (
     has_written_suite,
     own_suite,
 )
+from upskill.authoring.writing.hard_cases import MAX_WRITTEN, write_hard_cases
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher, find_test_writer
@@ -76,6 +77,11 @@ class _Options(PlansOptions):
         minimum=1,
         maximum=60,
     )
+    hard: str | None = model_option(
+        "--hard",
+        help="With --add: keep mostly cases that this student fails without the skill. Up to four times as many are"
+        " written and asked once; a quarter of those kept are not asked.",
+    )
     edit: bool = option(
         "--edit", default=False, help="Open the cases in $EDITOR; invalid ones are rejected."
     )
@@ -104,6 +110,7 @@ def command(**values: Any) -> None:
 
     \b
     upskill tests my-skill -m sonnet --add 10
+    upskill tests my-skill -m sonnet --add 12 --hard haiku   cases that haiku fails
     upskill tests my-skill --score                    which rules no case mentions
     upskill tests my-skill --score -m haiku           which rules no case needs
     upskill tests my-skill --score --fix sonnet       writes cases for them
@@ -122,6 +129,8 @@ def command(**values: Any) -> None:
         raise UsageError("--score cannot be used with --add, --edit or --from", "Drop them.")
     if options.fix and not options.score:
         raise UsageError("--fix needs --score", "It writes cases for the rules that --score finds.")
+    if options.hard and not options.add:
+        raise UsageError("--hard needs --add", "It chooses among the cases that --add writes.")
     assert skill.folder is not None
     if (own := own_suite(skill)) and not (options.score or options.add):
         hint = "Edit that file directly." if options.edit else "Use --add N to add cases to it."
@@ -241,20 +250,39 @@ async def _write(
         )  # only if there is nothing else
         budget = material_budget(resolve(name, keys=find_keys()))
         tokens = read + min(material.tokens, budget)
-        address = confirm_writing(options, engine, name, items=count, material=tokens)
+        items = MAX_WRITTEN * count if options.hard else count
+        address = confirm_writing(options, engine, name, items=items, material=tokens)
         writer = await engine.open_model(name, "test writer")
-        options.tell(f"Generating test cases with {name}...")
-        with RunProgress(quiet=options.silent):
-            return await write_suite(
-                material,
-                writer,
-                count=count,
-                author=address.name,
-                budget=budget,
-                existing=cases,
-                acts=acts,
-                tell=options.tell,
-            )
+
+        async def write(count: int, written: tuple[Case, ...]) -> tuple[Case, ...]:
+            options.tell(f"Generating test cases with {name}...")
+            with RunProgress(quiet=options.silent):
+                suite = await write_suite(
+                    material,
+                    writer,
+                    count=count,
+                    author=address.name,
+                    budget=budget,
+                    existing=(*cases, *written),
+                    acts=acts,
+                    tell=options.tell,
+                )
+            return suite.cases
+
+        async def ask(asked: tuple[Case, ...]) -> set[str]:
+            """Once each, without the skill. These draws are in no verdict."""
+            assert material.skill is not None
+            plan = options.plan(material.skill, Suite(asked, "generated"), [options.hard or ""])
+            plan = replace(plan, arms=("baseline",), runs=1)
+            options.confirm_trials(engine, plan, "{}")
+            evaluation = await engine.run_part(plan, [case.id for case in asked], range(1))
+            return {outcome.case for outcome in evaluation.outcomes if outcome.passed is False}
+
+        if not options.hard:
+            return Suite(await write(count, ()), "generated")
+        found = await write_hard_cases(write, ask, count, options.hard)
+        options.tell(f"{options.hard}: {found}.")
+        return Suite(found.kept, "generated")
 
 
 async def _score(skill: Skill, options: _Options) -> Score:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from upskill.plain import counted, listed
 from upskill.runs.planning.stored_plan import StoredPlan
-from upskill.suites import are_from_memory
+from upskill.suites import FAILED_BY, are_from_memory
 
 MAX_NAMED = 3
 PROGRAMS = {"command", "compiles", "python"}  # checks that run something
@@ -40,6 +41,13 @@ def find_caveats(plan: StoredPlan, snapshots: Mapping[str, Mapping[str, int]]) -
         yield (
             f"{counted(len(in_own), 'case')} without `outputs:` graded in the student's own workspace,"
             " where it can change what decides."
+        )
+    chosen = Counter(case.metadata.get(FAILED_BY) for case in suite.cases)
+    del chosen[None]
+    for student, number in chosen.items():
+        yield (
+            f"{number} of {counted(len(suite.cases), 'case')} chosen because {student} failed them without"
+            " the skill."
         )
     if are_from_memory(case.metadata for case in suite.cases):
         yield (
