@@ -210,16 +210,15 @@ class Missing:
 def count_missing(before: ArmOutcomes, after: ArmOutcomes) -> Missing:
     counts = before.missing, after.missing
     excess = abs(counts[0] - counts[1])
-    if _two_sided_p_value(*counts) > EXCESS_P_VALUE:
+    if 2.0 * chance_of_heads(max(counts), sum(counts)) > EXCESS_P_VALUE:
         excess = 0
     return Missing(*counts, excess)
 
 
-def _two_sided_p_value(first: int, second: int) -> float:
-    """Of "a missing trial is as likely in either arm"."""
-    trials = first + second
-    tail = sum(math.comb(trials, count) for count in range(max(first, second), trials + 1))
-    return min(1.0, 2.0 * tail / 2**trials)
+def chance_of_heads(least: int, throws: int) -> float:
+    """The chance that a fair coin shows at least so many heads."""
+    ways = sum(math.comb(throws, heads) for heads in range(least, throws + 1))
+    return ways / 2**throws
 
 
 def fill_excess(

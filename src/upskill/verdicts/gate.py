@@ -9,7 +9,7 @@ from typing import Literal
 
 from upskill.plain import counted
 from upskill.verdicts import MAX_ROUNDS
-from upskill.verdicts.arms import by_arm, pair_arms
+from upskill.verdicts.arms import by_arm, chance_of_heads, pair_arms
 from upskill.verdicts.line import describe_these, describe_verdict, lift_in_words
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.planning import MAX_CASES_TO_ADD
@@ -69,27 +69,25 @@ def _judge_draws(
     if interval[1] < 0 and -lift >= verdict.tolerance / 2:
         mark: Mark = "block"
         words = f"worse on these {counted(these.cases, 'case')}: {points}"
-        is_settled = True
     elif loses_little and not lost:
         mark = "pass"
         words = f"loses no more than {100 * verdict.tolerance:g} points: {points}"
-        is_settled = True
     elif may_warn:
         mark = "warn"
         words = f"{counted(len(lost), 'case')} passed every draw before and none now: {points}"
-        is_settled = loses_little and rounds >= ROUNDS_BEFORE_PASS
     else:
         mark = "open"
         words = f"not decided after {counted(rounds, 'round')}: {points}"
         if rounds >= most and (add := _cases_to_settle(these, verdict.tolerance)):
             words = f"{words}; about {counted(add, 'more case')} would do"
-        is_settled = False
+    waits_no_longer = loses_little and rounds >= ROUNDS_BEFORE_PASS
+    is_decided = mark in ("block", "pass") or (mark == "warn" and waits_no_longer)
     return Assessment(
         mark=mark,
         words=words,
         lost=lost,
         gained=gained,
-        is_settled=is_settled or rounds >= most,
+        is_settled=is_decided or rounds >= most,
     )
 
 
@@ -112,7 +110,7 @@ def _judge_exact(verdict: Verdict, lost: tuple[str, ...], gained: tuple[str, ...
     changed = f"{counted(len(lost), 'case')} lost, {len(gained)} gained of {cases}"
     missing = verdict.missing.baseline + verdict.missing.skill
     is_beyond_tolerance = loss > verdict.tolerance and net >= MIN_NET_LOSS
-    is_beyond_chance = _chance_of_losing(len(lost), len(gained)) <= FLIP_P_VALUE
+    is_beyond_chance = chance_of_heads(len(lost), len(lost) + len(gained)) <= FLIP_P_VALUE
     if is_beyond_tolerance or (is_beyond_chance and loss >= verdict.tolerance / 2):
         return Assessment(mark="block", words=changed, lost=lost, gained=gained)
     if lost:
@@ -121,13 +119,6 @@ def _judge_exact(verdict: Verdict, lost: tuple[str, ...], gained: tuple[str, ...
         words = f"{changed}; {counted(missing, 'answer')} missing"
         return Assessment(mark="open", words=words, gained=gained)
     return Assessment(mark="pass", words=changed, gained=gained)
-
-
-def _chance_of_losing(lost: int, gained: int) -> float:
-    """The chance of losing at least so many of the changed answers if each is as likely to be gained."""
-    changed = lost + gained
-    ways = sum(math.comb(changed, count) for count in range(lost, changed + 1))
-    return ways / 2**changed
 
 
 def turned_cases(outcomes: Iterable[Outcome]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -147,18 +138,15 @@ def turned_cases(outcomes: Iterable[Outcome]) -> tuple[tuple[str, ...], tuple[st
 
 def judge_use(verdict: Verdict, outcomes: Iterable[Outcome]) -> Assessment:
     """A skill against none: a new one, or whether a changed one still helps."""
-    words = describe_verdict(verdict)
-    if verdict.reason not in OBSTACLES:
-        words = describe_these(verdict)
+    has_obstacle = verdict.reason in OBSTACLES
+    words = describe_verdict(verdict) if has_obstacle else describe_these(verdict)
     lost, gained = turned_cases(outcomes)
     mark: Mark = "open"
     if verdict.decision in ("helps", "saves"):
         mark = "pass"
     elif verdict.decision == "hurts":
         mark = "block"
-    elif verdict.reason in OBSTACLES:
-        mark = "open"
-    elif verdict.decision == "no effect" or (verdict.exact and not gained):
+    elif verdict.decision == "no effect" or (verdict.exact and not gained and not has_obstacle):
         mark = "warn"
-    is_settled = verdict.decision != "undecided" or verdict.exact or verdict.reason in OBSTACLES
+    is_settled = verdict.decision != "undecided" or verdict.exact or has_obstacle
     return Assessment(mark=mark, words=words, lost=lost, gained=gained, is_settled=is_settled)

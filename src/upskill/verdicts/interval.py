@@ -11,7 +11,7 @@ confidence level such as 0.95.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from statistics import NormalDist
@@ -79,18 +79,14 @@ def t_quantile(p: float, freedom: int) -> float:
     """The t below which Student's t falls with chance p. Assumes 0 < p < 1 and whole degrees of freedom >= 1."""
     if freedom > MAX_FREEDOM:
         return NORMAL.inv_cdf(p)
-    return _inverse(lambda t: t_cdf(t, freedom), p)
-
-
-def _inverse(cdf: Callable[[float], float], p: float) -> float:
     if p < 0.5:  # so that quantiles of p and 1 - p mirror each other to the last digit
-        return -_inverse(cdf, 1.0 - p)
+        return -t_quantile(1.0 - p, freedom)
     low, high = 0.0, 1.0
-    while cdf(high) < p:
+    while t_cdf(high, freedom) < p:
         low, high = high, high * 2.0
     for _ in range(100):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if cdf(middle) < p else (low, middle)
+        low, high = (middle, high) if t_cdf(middle, freedom) < p else (low, middle)
     return 0.5 * (low + high)
 
 

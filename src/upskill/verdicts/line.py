@@ -50,7 +50,8 @@ def describe_verdict(verdict: Verdict, add_command: str = "") -> str:
     if verdict.reason == Reason.UNFINISHED and verdict.progress:
         done, trials = verdict.progress
         return f"undecided ({Reason.UNFINISHED}): {done:,} of {counted(trials, 'trial')}"
-    if verdict.reason is not None and (verdict.is_invalid or heading.lift is None):
+    is_invalid = verdict.reason == Reason.ISOLATION
+    if verdict.reason is not None and (is_invalid or heading.lift is None):
         return f"undecided ({verdict.reason}): {REASONS[verdict.reason]}"
     if verdict.about == "tasks":
         claim = f"{heading.decision} on tasks like these: {lift_in_words(heading)}"

@@ -52,8 +52,6 @@ def chance_to_show(
     suites: int = SUITES,
 ) -> Chances:
     """`level` is the one at which the cases count as units: higher where several models share the error."""
-    if cases < 2 and draws < 2:
-        return Chances(0.0, 0.0, 0.0)
     rng = np.random.default_rng((SEED, cases, draws))
     before, after = _rates(rng, (suites, cases), baseline, lift)
     shape = (suites, cases, draws)

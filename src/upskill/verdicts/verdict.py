@@ -219,10 +219,6 @@ class Verdict:
         return self.decision in ("helps", "saves")
 
     @property
-    def is_invalid(self) -> bool:
-        return self.reason == Reason.ISOLATION
-
-    @property
     def skill_lift(self) -> float | None:
         """As upstream's users read it."""
         return self.lift

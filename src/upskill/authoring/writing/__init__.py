@@ -2,6 +2,7 @@
 
 - `skill_writer`: the skill, whose scripts and references are tried; `suite_writer`: its cases; `prompts` has the texts
 - `fresh_answers`: answers to the cases by somebody who has not seen their checks
+- `hard_cases`: more cases, most of which a student fails without the skill
 - `summarize`: fits long material into a prompt
 - `structured`: asks a model for JSON until it is usable
 - `grounding`: whether a line's exact values occur in the evidence it cites
