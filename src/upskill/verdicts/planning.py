@@ -26,7 +26,8 @@ from upskill.verdicts.interval import (
 
 MAX_CASES_TO_ADD = 40  # more are not worth writing for one verdict
 POWER = 0.8
-SUITES = 200
+SUITES = 800  # so a chance is right within 4 points
+SUITES_TO_ADD = 200  # for how many cases to add, which is worked out with many verdicts
 DIFFICULTY_SPREAD, EFFECT_SPREAD = 1.5, 0.75  # standard deviations, in log-odds
 _QUANTILES = np.array([NORMAL.inv_cdf((k + 0.5) / 200) for k in range(200)])
 
@@ -115,7 +116,8 @@ def cases_to_add(lift: float, fresh: int, draws: int, baseline: float) -> int:
     lift, baseline = round(lift, 2), round(baseline, 2)
 
     def is_enough(add: int) -> bool:
-        chances = chance_to_show(lift, fresh + add, draws, baseline=baseline)
+        total = fresh + add
+        chances = chance_to_show(lift, total, draws, baseline=baseline, suites=SUITES_TO_ADD)
         return chances.tasks >= POWER
 
     low, high = 0, MAX_CASES_TO_ADD
