@@ -79,6 +79,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "--tests",
             "--cases",
             "--add",
+            "--hard",
             "--edit",
             "--case",
             "--tag",

@@ -110,7 +110,7 @@ def command(**values: Any) -> None:
 
     \b
     upskill tests my-skill -m sonnet --add 10
-    upskill tests my-skill -m sonnet --add 12 --hard haiku   cases that haiku fails
+    upskill tests my-skill --add 12 --hard haiku      cases that haiku fails
     upskill tests my-skill --score                    which rules no case mentions
     upskill tests my-skill --score -m haiku           which rules no case needs
     upskill tests my-skill --score --fix sonnet       writes cases for them
