@@ -44,12 +44,10 @@ def answer(text: str) -> bytes:
     return head.encode() + body
 
 
-RIGHT = answer(
-    f"The fruit that is meant here is the {WORD}, as far as anyone can tell from the question alone."
-)
-WRONG = answer(
-    "The fruit that is meant here is the orange, as far as anyone can tell from the question alone."
-)
+# In several words: a student that always says the same is taken for exact, and asked once.
+WORDS = ("as far as anyone can tell", "if I am not mistaken", "I would say")
+RIGHT = [answer(f"The fruit that is meant here is the {WORD}, {words}.") for words in WORDS]
+WRONG = [answer(f"The fruit that is meant here is the orange, {words}.") for words in WORDS]
 
 
 class Connection(asyncio.Protocol):
@@ -80,7 +78,8 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(self.latency, self.say, self.reply_to(request))
 
     def reply_to(self, request: bytes) -> bytes:
-        return RIGHT if WORD.encode() in request else WRONG
+        replies = RIGHT if WORD.encode() in request else WRONG
+        return replies[Connection.asked % len(replies)]
 
     def say(self, reply: bytes) -> None:
         assert self.transport is not None

@@ -56,6 +56,7 @@ from upskill.plain import compact, dict_or_empty
 from upskill.traces import Usage
 
 # These are looked for in a server's errors.
+MAX_ERROR = 16_000  # bytes of an error that are read
 OUT_OF_CREDIT = r"(?i)insufficient_quota|exceeded your current quota|credit balance is too low"
 UNSUPPORTED_PARAM = (
     r"(?i)unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
@@ -459,7 +460,7 @@ def _origin(url: str) -> str:
 
 def _error_text(body: bytes, *, with_fields: bool = False) -> str:
     """The error message in a response, in whichever of the usual forms it comes."""
-    text = body.decode("utf-8", "replace").strip()
+    text = body[:MAX_ERROR].decode("utf-8", "replace").strip()
     if text[:1] == "<":
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         plain = (
