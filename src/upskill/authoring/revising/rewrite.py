@@ -21,7 +21,7 @@ from upskill.authoring.revising import (
     apply_all,
 )
 from upskill.authoring.saving.provenance import Provenance, sourced_lines
-from upskill.authoring.writing.grounding import evidence_text, uncovered_by
+from upskill.authoring.writing.grounding import evidence_text, uncovered, uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.skill_writer import file_problems
 from upskill.authoring.writing.structured import (
@@ -193,7 +193,10 @@ def _ungrounded(proposal: Proposal, asked: RevisionRequest) -> Iterator[str]:
     for edit in proposal.edits:
         if not edit.line_edit or not edit.evidence:
             continue
-        if missing := uncovered_by(edit.text, edit.evidence, asked.material, files):
+        # What the skill said before needs no new evidence.
+        new_things = uncovered(edit.text, asked.skill.body)
+        cited = uncovered_by(edit.text, edit.evidence, asked.material, files)
+        if missing := [thing for thing in cited if thing in new_things]:
             things = ", ".join(map(repr, missing[:5]))
             yield f"{edit!s:.60} says {things}, which is not in {', '.join(edit.evidence)}"
 
