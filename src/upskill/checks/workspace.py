@@ -49,7 +49,10 @@ _SITE = """
 import os, sys
 sys.path += [os.path.dirname(os.path.abspath(sys.argv[0])), {workspace!r}]
 """
-_MAKE = 'umask 077; cd "$(mktemp -d)" && mkdir home python scratch && printf "%s\\n" "$PATH" "$PWD"'
+_MAKE = """
+umask 077; cd "$(mktemp -d)" && mkdir home python scratch && cat > python/sitecustomize.py &&
+printf '%s\\n' "$PATH" "$PWD"
+"""
 _PUT = 'cat >"$1"'
 _FIND = 'for name; do command -v -- "$name" && exit; done; exit 1'
 
@@ -137,7 +140,7 @@ class CheckDir:
     async def put(self, name: str, content: str) -> str:
         path = f"{self.root}/{name}"
         data = content.encode("utf-8", "replace")
-        expect(await self.sandbox.run(["/bin/sh", "-c", _PUT, "sh", path], stdin=data))
+        await self.sandbox.run(["/bin/sh", "-c", _PUT, "sh", path], stdin=data)
         return path
 
     async def find(self, names: Sequence[str], *, beside: Sequence[str] = ()) -> str:
@@ -187,12 +190,14 @@ class ProgramCheck(SandboxCheck):
 async def open_check_dir(evidence: Evidence) -> AsyncGenerator[CheckDir]:
     """A folder that is gone afterwards, with every process that was started there."""
     sandbox = sandbox_of(evidence)
-    made = expect(await sandbox.run(["/bin/sh", "-c", _MAKE]))
+    site = _SITE.format(workspace=sandbox.workspace)
+    made = await sandbox.run(["/bin/sh", "-c", _MAKE], stdin=site.encode())
+    if made.code:
+        raise CheckError(f"the room has no writable folder: {output_excerpt(made)}")
     path, root = made.output.splitlines()
     check_dir = CheckDir(
         sandbox, root, path, evidence.check_files, in_own_workspace=evidence.in_own_workspace
     )
-    await check_dir.put("python/sitecustomize.py", _SITE.format(workspace=sandbox.workspace))
     try:
         yield check_dir
     finally:
@@ -203,12 +208,6 @@ async def open_check_dir(evidence: Evidence) -> AsyncGenerator[CheckDir]:
 def with_only(**variables: str) -> list[str]:
     """What stands before a program that is to have this environment and no other."""
     return ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in variables.items())]
-
-
-def expect(done: CommandResult) -> CommandResult:
-    if done.code:
-        raise CheckError(f"the room has no writable folder: {output_excerpt(done)}")
-    return done
 
 
 def output_excerpt(done: CommandResult) -> str:
