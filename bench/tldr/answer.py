@@ -1,82 +1,74 @@
-"""Answers requests with upskill's embedded engine, on a machine that has this repository, xllamacpp and weights.
+"""Answers requests with upskill's embedded engine, on a machine that has this repository, xllamacpp and the weights.
 
 python bench/tldr/answer.py WEIGHTS REQUESTS ANSWERS
 
-One server for each core, as upskill runs it: the system message is read on its own, and its state restored before each
-question. Run it again to continue.
+REQUESTS is a folder that `run.py export` wrote, such as bench/out/tldr/requests/qwen2.5-coder-1.5b. Each of its files
+has one system message, which is read on its own and restored before each question, as upskill does. There is a server
+for each core. What has an answer is kept, so run it again to continue.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import urllib.request
-from itertools import groupby
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 SERVER = Path(__file__).parents[2] / "src" / "upskill" / "models" / "embedded" / "server.py"
-EXACT = {"temperature": 0.0, "seed": 0}
 
 
-def answer_group(weights: str, requests: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The answers to requests that have one system message."""
+def answer_file(requests: Path, weights: str, answers: Path) -> None:
+    file = answers / f"{requests.parent.name}.{requests.name}"
+    if file.exists():
+        return
+    asked = json.loads(requests.read_text())
     with tempfile.TemporaryDirectory() as states:
         command = [sys.executable, str(SERVER), "--model", weights, "--states", states]
         # It ends when its standard input does.
-        server = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert server.stdout is not None
         ready = json.loads(server.stdout.readline())
 
-        def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        def post(path: str, **body: Any) -> dict[str, Any]:
+            url = f"http://127.0.0.1:{ready['port']}{path}"
             headers = {
                 "Content-Type": "application/json",
                 "Authorization": f"Bearer {ready['key']}",
             }
-            url = f"http://127.0.0.1:{ready['port']}{path}"
             request = urllib.request.Request(url, json.dumps(body).encode(), headers)
             with urllib.request.urlopen(request) as response:
                 return json.load(response)
 
-        system = {"role": "system", "content": requests[0]["system"]}
-        post(
-            "/v1/chat/completions",
-            EXACT | {"messages": [system], "max_tokens": 0, "cache_prompt": False},
-        )
-        post("/slots/0?action=save", {"filename": "system"})
-        answers: list[dict[str, str]] = []
-        for request in requests:
-            post("/slots/0?action=restore", {"filename": "system"})
-            messages = [system, {"role": "user", "content": request["prompt"]}]
-            body = {"messages": messages, "max_tokens": request["max_tokens"], "cache_prompt": True}
-            reply = post("/v1/chat/completions", EXACT | body)
-            text = reply["choices"][0]["message"]["content"] or ""
-            answers.append({"key": request["key"], "hash": request["hash"], "text": text})
+        def chat(*messages: dict[str, str], **settings: Any) -> str:
+            reply = post(
+                "/v1/chat/completions", messages=messages, temperature=0.0, seed=0, **settings
+            )
+            return reply["choices"][0]["message"]["content"] or ""
+
+        system = {"role": "system", "content": asked["system"]}
+        chat(system, max_tokens=0, cache_prompt=False)
+        post("/slots/0?action=save", filename="system")
+        texts: dict[str, str] = {}
+        for case, prompt in asked["prompts"].items():
+            post("/slots/0?action=restore", filename="system")
+            question = {"role": "user", "content": prompt}
+            texts[case] = chat(system, question, max_tokens=asked["max_tokens"], cache_prompt=True)
         server.kill()
-        return answers
+    answers.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(texts, indent=1))
 
 
-def main(weights: str, requests_file: str, answers_file: str) -> None:
-    done = Path(answers_file)
-    done.touch()
-    known = {json.loads(line)["key"] for line in done.read_text().splitlines()}
-    requests = [json.loads(line) for line in Path(requests_file).read_text().splitlines()]
-    missing = sorted(
-        (each for each in requests if each["key"] not in known), key=lambda each: each["system"]
-    )
-    groups = [
-        (weights, list(group)) for _, group in groupby(missing, key=lambda each: each["system"])
-    ]
-    with multiprocessing.Pool(os.cpu_count()) as pool, done.open("a") as file:
-        for job in [pool.apply_async(answer_group, group) for group in groups]:
-            file.writelines(json.dumps(answer) + "\n" for answer in job.get())
-            file.flush()
+def main(weights: str, requests: str, answers: str) -> None:
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+    files = sorted(Path(requests).glob("*/*.json"))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(answer_file, files, repeat(weights), repeat(Path(answers))))
 
 
 if __name__ == "__main__":

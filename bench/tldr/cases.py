@@ -299,7 +299,11 @@ class Example:
         names = [name for group in self.aliases for name in group]
         if len(names) != len(set(names)):
             raise Dropped("one name for two options")
-        values = sorted(dict.fromkeys(self.values), key=lambda value: self.hash("order", value))
+        # file1 and file2 stay together, in their order.
+        values = sorted(
+            dict.fromkeys(self.values),
+            key=lambda value: self.hash("order", re.sub(r"\d+(\.\w+)?$", "", value)),
+        )
         task = re.sub(r"\[(\w+)\]", r"\1", self.description).rstrip(".:")
         given = f"Use exactly: {', '.join(f'`{value}`' for value in values)}. " if values else ""
         prompt = (

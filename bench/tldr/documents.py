@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 import shlex
 from collections.abc import Iterator
@@ -20,30 +21,19 @@ COMMAND = re.compile(r"^\s{1,8}([a-z][\w-]*)(?:[ ,|(<\[].*)?$")
 
 
 def install(row: Row, folder: Path) -> list[str]:
-    """Adds what the package depends on. Returns how to call its program in the sandbox; empty if it cannot run."""
-    name, version = row["package"], row["version"]
+    """Adds what a Python or Node package depends on. Returns how its program is called in the sandbox."""
+    package = f"{row['package']}{'==' if row['source'] == 'pip' else '@'}{row['version']}"
+    folder.mkdir(parents=True, exist_ok=True)
     if row["source"] == "pip":
-        call(*PIP, "install", *WHEELS, "--target", str(folder), f"{name}=={version}")
+        call(*PIP, "install", "--no-compile", *WHEELS, "--target", str(folder), package)
         program = folder / "bin" / row["name"]
-        if not program.exists():
-            return []
-        is_script = program.read_bytes()[:2] == b"#!"
+        is_script = program.exists() and program.read_bytes()[:2] == b"#!"
         python = ["env", "PYTHONPATH=/tool", "COLUMNS=100", "python3"] if is_script else []
         return [*python, f"/tool/bin/{row['name']}"]
     if row["source"] == "npm":
-        folder.mkdir(parents=True, exist_ok=True)
-        call(
-            "npm",
-            "install",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--prefix",
-            str(folder),
-            f"{name}@{version}",
-        )
+        call("npm", "install", "--ignore-scripts", "--no-audit", "--prefix", str(folder), package)
         return [f"/tool/node_modules/.bin/{row['name']}"]
-    return []
+    return [f"/tool/usr/bin/{row['name']}"]
 
 
 def list_commands(text: str) -> Iterator[str]:
@@ -90,31 +80,29 @@ async def read_manual(sandbox: Sandbox, folder: Path, name: str) -> str:
 
 
 def read_readme(folder: Path) -> str:
-    metadata = [*folder.glob("*.dist-info/METADATA")]
-    if metadata:
-        text = metadata[0].read_text("utf-8", "replace").partition("\n\n")[2]
-    else:
-        files = [
-            *folder.glob("package/[Rr][Ee][Aa][Dd][Mm][Ee]*"),
-            *folder.glob("usr/share/doc/*/README*"),
-        ]
-        text = "".join(
-            file.read_text("utf-8", "replace") for file in files[:1] if file.suffix != ".gz"
-        )
-    return re.sub(r"!\[[^\]]*\]\([^)]*\)|<!--.*?-->", "", text, flags=re.DOTALL).strip()
+    for metadata in folder.glob("*.dist-info/METADATA"):
+        return metadata.read_text("utf-8", "replace").partition("\n\n")[2]
+    files = [*folder.glob("package/README*"), *folder.glob("usr/share/doc/*/README*")]
+    for file in sorted(files):
+        if "ebian" not in file.name and file.is_file():
+            data = file.read_bytes()
+            return (gzip.decompress(data) if file.suffix == ".gz" else data).decode(
+                "utf-8", "replace"
+            )
+    return ""
 
 
 async def gather(row: Row, backend: SandboxBackend, folder: Path) -> str:
     """All of it, help and manual first, up to a length; empty if there is too little."""
     own = find_package(row, folder)
-    installed = folder / "installed" / row["name"]
-    parts: dict[str, str] = {}
-    if program := await asyncio.to_thread(install, row, installed):
-        async with await backend.open(Setup(readonly_mounts={"/tool": installed})) as sandbox:
-            parts |= await read_helps(sandbox, program, row["name"])
+    installed = own if row["source"] == "apt" else folder / "installed" / row["name"]
+    program = await asyncio.to_thread(install, row, installed)
+    async with await backend.open(Setup(readonly_mounts={"/tool": installed})) as sandbox:
+        parts = await read_helps(sandbox, program, row["name"])
     async with await backend.open(Setup(readonly_mounts={"/tool": own})) as sandbox:
         parts["The manual"] = await read_manual(sandbox, own, row["name"])
-    parts["README"] = read_readme(own)
+    readme = re.sub(r"!\[[^\]]*\]\([^)]*\)|<!--.*?-->", "", read_readme(own), flags=re.DOTALL)
+    parts["README"] = readme.strip()
     text = "\n\n".join(f"# {title}\n\n{part}" for title, part in parts.items() if part)
     return text[:MAX_CHARACTERS] if len(text) >= MIN_CHARACTERS else ""
 

@@ -45,7 +45,8 @@ SHARED = (
     ),
     *("netlify.app", "vercel.app", "gitbook.io", "python.org"),
 )
-INDEXES = ("manned.org", "man7.org", "die.net", "wikipedia.org", "archlinux.org", "ubuntu.com")
+MAN_PAGES = "manned.org"  # has the man pages of Debian and others
+INDEXES = (MAN_PAGES, "man7.org", "die.net", "wikipedia.org", "archlinux.org", "ubuntu.com")
 COLUMNS = ("name", "source", "package", "version", "evidence", "reason")
 Row = dict[str, str]
 
@@ -56,7 +57,6 @@ class Package:
     version: str
     project: str  # of which there may be several packages
     urls: list[str]
-    about: str = ""
 
 
 def call(*arguments: str, folder: Path | None = None) -> str:
@@ -125,9 +125,8 @@ def ask_apt(name: str) -> Package | None:
     fields = dict(re.findall(r"^([\w-]+): (.+)$", control, re.MULTILINE))
     if fields.get("Package") != name:
         return None
-    about = fields.get("Description") or fields.get("Description-en", "")
     project = fields.get("Source", name).split()[0]
-    return Package(name, fields["Version"], project, [fields.get("Homepage", "")], about)
+    return Package(name, fields["Version"], project, [fields.get("Homepage", "")])
 
 
 ASK = {"pip": ask_pip, "npm": ask_npm, "apt": ask_apt}
@@ -209,19 +208,17 @@ def has_program(folder: Path, name: str) -> bool:
 
 
 def find_evidence(page: Page, package: Package, folder: Path) -> str:
-    """What page and package name alike: an address, or what the tool is if the page names an index of man pages."""
+    """What the page's link and the package have in common: an address, or a man page if the link is to an index."""
     places = {find_place(link) for link in page.links} - {""}
-    copyrights = "".join(
+    copyrights = [
         file.read_text("utf-8", "replace") for file in folder.glob("usr/share/doc/*/copyright")
-    )
-    for url in [
-        *package.urls,
-        *re.findall(r"^(?:Source|Upstream-\w+): (\S+)", copyrights, re.MULTILINE),
-    ]:
+    ]
+    sources = re.findall(r"^(?:Source|Upstream-\w+): (\S+)", "\n".join(copyrights), re.MULTILINE)
+    for url in [*package.urls, *sources]:
         if url and find_place(url) in places:
             return url
-    words = [{*re.findall(r"[a-z]{4,}", text.lower())} for text in (page.heading, package.about)]
-    return " ".join(sorted(words[0] & words[1])) if not places else ""
+    manuals = [*folder.glob(f"usr/share/man/man[18]/{page.name}.[18]*")]
+    return manuals[0].name if manuals and any(MAN_PAGES in link for link in page.links) else ""
 
 
 def identify(page: Page, folder: Path) -> Row:
