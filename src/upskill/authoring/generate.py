@@ -513,6 +513,8 @@ async def _try_meanwhile(work: Work, first: Version, cases: Sequence[WrittenCase
         await _breaks_own_cases(work, first)
         shown = _shown_cases(work, cases, only_sound=True)
         if shown:
+            name = inputs.student.name
+            work.tell(f"Evaluating on {name}... ({counted(len(shown), 'shown case')})")
             await _evaluate(work, first.skill, shown)
         fresh = tuple(each.case for each in cases if each.case and each.is_sound and each.is_fresh)
         if fresh and inputs.plan(first.skill, Suite(fresh)).exact:
@@ -542,10 +544,6 @@ async def _try_on(
 ) -> Version:
     if not shown:
         return version
-    assert work.inputs.student is not None
-    if is_first:
-        name = work.inputs.student.name
-        work.tell(f"Evaluating on {name}... ({counted(len(shown), 'shown case')})")
     evaluation = await _evaluate(work, version.skill, shown)
     if is_first:
         if evaluation.too_many_errors:
