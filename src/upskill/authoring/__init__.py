@@ -1,11 +1,11 @@
 """Authoring turns material (tasks, examples, documents, traces, older skills) into a proven skill.
 
-Verbs: `generate`, `teach` (in `lesson`), `refine` (in `search`), `trigger`; each has `options` and `events`.
+Verbs: `generate`, `teach` (in `lesson`), `trigger`; each has `options` and `events`.
 
+- `inputs`: what one call of `generate` works with, read and checked before the first paid call
 - `material`: what a teacher writes from
-- `evidence`: what traces show, in pieces that a line can cite
 - `writing`: a model writes the skill and its tests
-- `search`: a better skill on train cases
+- `revising`: a better text from the failures on shown cases
 - `trigger`: on which queries a skill activates
 - `lesson`: a teacher does a task in a sandbox
 - `saving`: finished skills and their records

@@ -52,12 +52,13 @@ from upskill.errors import CeilingReached, Paused, UpskillError
 from upskill.models import Address, Model
 from upskill.models.addresses import resolve
 from upskill.models.cache import track_usage
+from upskill.models.embedded.capacity import next_student
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
 from upskill.runs.planning.plan import Arm
-from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.results.evaluation import Evaluation, is_too_weak
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.stores import Store
 from upskill.skills import Skill
@@ -350,7 +351,7 @@ async def _make(work: Work) -> Made:
     answered, _ = await together(_answers(work, cases), _try_meanwhile(work, first, cases))
     if inputs.student is None:
         fixed = await _fixed(work, answered)
-        _store(work, [first])
+        _store(work, [replace(first, decision=UNPROVEN)])
         return Made(version=first, suite=_suite_of(work, fixed), versions=[first])
     versions = [first]
     try:
@@ -815,6 +816,21 @@ def evaluated_cases(made: Made) -> str:
     if not made.shown:
         return "all"
     return "fresh" if made.held_out.fresh else "held-out"
+
+
+def student_notes(generated: Generated) -> list[str]:
+    evaluation, student = generated.held_out or generated.fit, generated.student
+    if evaluation is None or student is None or student.provider != "local":
+        return []
+    verdict = evaluation.verdicts[0]
+    notes: list[str] = []
+    if not verdict.baseline.passed and not verdict.skill.passed:
+        notes.append(
+            "The student passed no case, so this says nothing about the skill. The student may be too small."
+        )
+    if is_too_weak(verdict) and (larger := next_student(student.model, "--student")):
+        notes.append(larger)
+    return notes
 
 
 def _with_seen(inputs: Inputs, skill: Skill, made: Made) -> Skill:

@@ -146,7 +146,7 @@ class HandoffModel:
     def _write(self, stem: str, request: Request) -> None:
         parts = [f"# {turn.role}\n\n{turn.text}" for turn in request.messages]
         if request.schema is not None:
-            schema = json.dumps(request.schema, indent=1, ensure_ascii=False)
+            schema = json.dumps(request.schema, ensure_ascii=False)
             parts.append(
                 f"# your answer\n\nOne JSON object that matches this JSON schema:\n\n```json\n{schema}\n```"
             )

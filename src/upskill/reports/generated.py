@@ -7,19 +7,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from upskill.authoring.generate import ONLY_A_SENTENCE, Generated, Made, Version, evaluated_cases
+from upskill.authoring.generate import (
+    ONLY_A_SENTENCE,
+    Generated,
+    Made,
+    Version,
+    evaluated_cases,
+    student_notes,
+)
 from upskill.authoring.lesson.lesson import Recording
 from upskill.authoring.material.sessions import call_line, error_line, step_failed
 from upskill.authoring.saving.output import is_proven
 from upskill.authoring.saving.provenance import Provenance, own_lines
-from upskill.models.embedded.capacity import next_student
 from upskill.plain import counted
 from upskill.reports import figures
 from upskill.reports.evaluated import ReportContext, report_evaluation
 from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.remarks import bug_note
 from upskill.reports.report import Headline, NextCommand, Note, Report
-from upskill.runs.results.evaluation import is_too_weak
 from upskill.suites import count_authors
 from upskill.traces import Step
 from upskill.verdicts.verdict import Verdict
@@ -104,7 +109,7 @@ def _notes(generated: Generated) -> Iterator[Note]:
         yield Note(what, "caveat", generated.missing)
     if reported:
         yield from _notes_on_rounds(made)
-    for line in _student_notes(generated):
+    for line in student_notes(generated):
         yield Note(line, "caveat")
 
 
@@ -118,21 +123,6 @@ def _grounding_notes(generated: Generated) -> list[str]:
     rest = "rests" if len(own) == 1 else "rest"
     word = "on the teacher's word alone (`own` in --sources)."
     return [f"{len(own)} of {counted(lines, 'line')} {rest} {word}"]
-
-
-def _student_notes(generated: Generated) -> list[str]:
-    evaluation, student = generated.held_out or generated.fit, generated.student
-    if evaluation is None or student is None or student.provider != "local":
-        return []
-    verdict = evaluation.verdicts[0]
-    notes: list[str] = []
-    if not verdict.baseline.passed and not verdict.skill.passed:
-        notes.append(
-            "The student passed no case, so this says nothing about the skill. The student may be too small."
-        )
-    if is_too_weak(verdict) and (larger := next_student(student.model, "--student")):
-        notes.append(larger)
-    return notes
 
 
 def _notes_on_rounds(made: Made) -> Iterator[Note]:
@@ -208,7 +198,7 @@ def _to_json(generated: Generated) -> dict[str, Any]:
         },
         "calls": generated.calls,
         "own_lines": len(own_lines(skill)[0]),
-        "notes": [*_grounding_notes(generated), *_student_notes(generated)],
+        "notes": [*_grounding_notes(generated), *student_notes(generated)],
         "bugs": figures.bugs(made.evaluations),
         "making": generated.cost.to_dict(),
         "redacted": dict(generated.material.redacted),

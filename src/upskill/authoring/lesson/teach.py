@@ -59,7 +59,7 @@ async def teach(
     if not options.task.strip():
         raise UsageError("no task was given", 'Describe the task: upskill teach "…".')
     if options.only_record:  # no student is needed
-        options = replace(options, no_eval=True)
+        options = replace(options, no_eval=True, student=None, base_url="")
     inputs = await check(options, store=store, models=models, events=events)
     teaching = _Teaching.prepare(options, inputs, events)
     recordings: list[Recording] = []

@@ -50,8 +50,9 @@ def step_failed(step: Step) -> bool:
 
 
 def error_line(output: str) -> str:
-    """The last line that says something."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    """The last line that says something, but for the exit code that our own agent adds."""
+    lines = [line.strip() for line in output.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("[exit code")]
     return lines[-1][:MAX_LINE] if lines else ""
 
 

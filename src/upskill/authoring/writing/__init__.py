@@ -1,7 +1,7 @@
 """Writing: a teacher writes a skill, and a test writer its cases.
 
-- `skill_writer`: the skill, whose scripts and references are tried; `suite_writer`: its cases; `prompts` has the texts
-- `fresh_answers`: answers to the cases by somebody who has not seen their checks
+- `skill_writer`: the skill, whose scripts and references are tried; `prompts` has the texts
+- `suite_writer`: its cases, answers to them, and their checks fixed
 - `hard_cases`: more cases, most of which a student fails without the skill
 - `summarize`: fits long material into a prompt
 - `structured`: asks a model for JSON until it is usable
