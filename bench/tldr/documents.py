@@ -74,7 +74,8 @@ async def read_manual(sandbox: Sandbox, folder: Path, name: str) -> str:
     texts: list[str] = []
     for page in sorted(pages):
         if re.fullmatch(rf"{re.escape(name)}(-.*)?", page.name.split(".")[0]):
-            command = f"MANWIDTH=100 man --local-file /tool/{page.relative_to(folder)} | col -b"
+            man = "MANWIDTH=100 man --no-hyphenation --no-justification --local-file"
+            command = f"{man} /tool/{page.relative_to(folder)} | col -bx"
             texts.append((await sandbox.run(command, LIMITS)).output.strip())
     return "\n\n".join(texts)
 

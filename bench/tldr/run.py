@@ -18,7 +18,7 @@ from pages import read_pages
 
 from upskill import Evidence, Trace
 from upskill.agents import SYSTEM
-from upskill.authoring.material.material import gather
+from upskill.authoring.material.material import read_material
 from upskill.authoring.writing import skill_writer
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.checks.command_line import CommandLine
@@ -29,7 +29,9 @@ from upskill.skills import estimate_tokens
 from upskill.traces import Step
 from upskill.verdicts.interval import paired_lift
 
-FORMS = ("prose", "mix", "pairs", "lookup")
+# By the file with its words: two are upskill's own.
+FORMS = {"prose": "form_for_capable", "mix": "form_for_small", "pairs": "pairs", "lookup": "lookup"}
+LENGTH = "\n- At most {} tokens in all, four characters to one: a program refuses more."
 ARMS = {
     "qwen2.5-coder-1.5b": ("nothing", "prose", "mix", "head"),
     "qwen2.5-coder-0.5b": ("nothing", *FORMS, "head", "other"),
@@ -72,15 +74,23 @@ class Bench:
     def export(self) -> None:
         for model, arms in ARMS.items():
             for arm in arms:
-                for tool, cases in self.cases.items():
-                    system = f"{SYSTEM}\n\n{self.read_arm(arm, tool)}".strip()
-                    prompts = {case.id: case.prompt for case in cases}
-                    request = {
-                        "system": system,
-                        "max_tokens": MAX_OUTPUT_TOKENS,
-                        "prompts": prompts,
-                    }
-                    write_json(OUT / "requests" / model / arm / f"{tool}.json", request)
+                if self.is_written(arm):
+                    self.export_arm(model, arm)
+
+    def is_written(self, arm: str) -> bool:
+        needed = arm if arm in FORMS else "mix" if arm in ("head", "other") else ""
+        return not needed or self.skills[needed].keys() >= self.cases.keys()
+
+    def export_arm(self, model: str, arm: str) -> None:
+        for tool, cases in self.cases.items():
+            system = f"{SYSTEM}\n\n{self.read_arm(arm, tool)}".strip()
+            prompts = {case.id: case.prompt for case in cases}
+            request = {
+                "system": system,
+                "max_tokens": MAX_OUTPUT_TOKENS,
+                "prompts": prompts,
+            }
+            write_json(OUT / "requests" / model / arm / f"{tool}.json", request)
 
     def read_answers(self) -> dict[str, str]:
         """The recorded answers by model, arm and case, with those that were written since."""
@@ -149,11 +159,14 @@ async def write_skill(tool: str, form: str) -> str:
     folder = OUT / "desk" / tool / form
     folder.mkdir(parents=True, exist_ok=True)
     task = f"Write the command line of {tool} that a request asks for."
-    material = gather(task, sources=[OUT / "documentation" / f"{tool}.md"])
-    words = (HERE / "forms" / f"{form}.md").read_text()
+    material = read_material(task, sources=[OUT / "documentation" / f"{tool}.md"])
 
     def read_form(name: str, **values: object) -> str:
-        return read_prompt(name, **values).partition("How to write blocks")[0] + words
+        if not name.startswith("form_for_"):
+            return read_prompt(name, **values)
+        own = HERE / "forms" / f"{form}.md"
+        words = own.read_text() if own.exists() else read_prompt(FORMS[form])
+        return words.strip() + LENGTH.format(MAX_SKILL_TOKENS)
 
     skill_writer.read_prompt = read_form
     teacher = HandoffModel("teacher", folder, Price(0, 0, 0, 0))
