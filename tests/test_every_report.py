@@ -191,6 +191,7 @@ def test_builders_know_no_medium_and_renderers_no_verb() -> None:
         "answers",
         "layout",
         "markdown",
+        "templates",
         "html",
         "json",
         "csv",

@@ -236,7 +236,7 @@ def test_inspect_reads_a_log_for_each_model_and_arm(
     )
     assert by_id["greet-3", 1]["error"] == "asking scripted:one.json: the server is on fire"
     assert by_id["greet-3", 1]["scores"] == {}
-    assert by_id["greet-2", 1]["answer"] == HOSTILE.replace("\ud83d", "\\ud83d")
+    assert by_id["greet-2", 1]["answer"] == HOSTILE.replace("\ud83d", "?")
     export(upskill, "inspect", "logs")  # the same bytes again, in place of the first
     assert {path.name: path.read_bytes() for path in Path("logs").iterdir()} == before
 

@@ -244,6 +244,6 @@ def test_the_heading_of_a_page_groups_models_by_what_is_decided_about_what(home:
 
 def test_what_is_true_of_several_models_is_said_once() -> None:
     lines = [("a", "It is slow."), ("b", "It is slow."), ("a", "It is dear.")]
-    assert [*grouped(lines, 2)] == ["All models: It is slow.", "a: It is dear."]
+    assert [*grouped(lines, 2)] == ["It is slow.", "a: It is dear."]
     assert [*grouped(lines, 3)] == ["a, b: It is slow.", "a: It is dear."]
     assert [*grouped([("a", "It is slow.")], 1)] == ["It is slow."]

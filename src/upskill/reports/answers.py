@@ -10,18 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.plain import counted
-from upskill.reports.layout import Paragraph, indented
+from upskill.reports.layout import COLORS, Paragraph, indented
 from upskill.reports.numbers import dollars
-from upskill.reports.report import ArmAnswers, CaseAnswers, CaseGroup, Draw, ModelAnswers, Outcome
-from upskill.reports.trial_rows import OUTCOMES, write_arguments
-from upskill.runs.planning.plan import CheckFinding
-from upskill.sandboxes import printable
+from upskill.reports.report import MARKS, OUTCOMES, ArmAnswers, CaseAnswers, CaseGroup, Draw
+from upskill.reports.trial_rows import OUTCOMES as WORDS
+from upskill.reports.trial_rows import write_arguments
 from upskill.traces import Step
 
-SIGNS = {True: "✓", False: "✗", None: "·"}
-COLORS = {True: "green", False: "red", None: "yellow"}
 STEP_MARKS = {"ok": ("✓", "green"), "error": ("✗", "red"), "unknown": ("·", "dim")}
-GROUPS: dict[Outcome, str] = {"worse": "red", "failing": "red", "sometimes": "red"}
 MAX_LINES = 20  # of one step
 MAX_CHARACTERS = 100_000  # of a text; wrapping millions of characters takes minutes
 
@@ -31,11 +27,13 @@ def render_outcomes(groups: Iterable[CaseGroup]) -> Iterator[RenderableType]:
     for group in groups:
         yield _heading(group)
         for case in group.cases:
-            marks = "  ".join(map(_marks, case.models))
-            yield Text(f"  {marks}  {printable(case.id)}", no_wrap=True, overflow="ignore")
-            reasons = [_why(model.arms[0]) for model in case.models if model.arms]
-            for why in [*filter(None, reasons)][:1]:
-                yield Paragraph(printable(why), "dim", indent=6)
+            marks = "  ".join(answers.marks for answers in case.models)
+            yield Text(f"  {marks}  {case.case.id}", no_wrap=True, overflow="ignore")
+            for draw in case.draws:
+                reasons = [*draw.problems, *(each.reason for each in draw.failed)]
+                if draw.result.trial.arm == "skill" and draw.result.passed is not True and reasons:
+                    yield Paragraph(" ".join(reasons[0].split()), "dim", indent=6)
+                    break
         yield Text("")
 
 
@@ -48,95 +46,73 @@ def render_group(group: CaseGroup, *, is_detailed: bool = False) -> Iterator[Ren
 
 
 def _heading(group: CaseGroup) -> Text:
-    style = GROUPS.get(group.outcome, "green" if group.outcome == "fixed" else "")
-    return Text(f"{group.title}: {counted(len(group.cases), 'case')}", style=f"bold {style}")
+    color = COLORS[OUTCOMES[group.outcome]]
+    return Text(f"{group.title}: {counted(len(group.cases), 'case')}", style=f"bold {color}")
 
 
-def _marks(answers: ModelAnswers) -> str:
-    """✓✓✗ → ✓✓✓: without the skill, then with it."""
-    arms = [arm for arm in reversed(answers.arms) if not arm.is_control]
-    return " → ".join("".join(SIGNS[passed] for passed in arm.outcomes) for arm in arms)
-
-
-def _why(arm: ArmAnswers) -> str:
-    for draw in arm.draws:
-        failed = [each.reason for each in draw.findings if each.decides and not each.passed]
-        reasons = [draw.error, *failed, draw.cause]
-        if draw.passed is not True and any(reasons):
-            return " ".join(next(filter(None, reasons)).split())
-    return ""
-
-
-def _case(case: CaseAnswers, *, is_detailed: bool) -> Iterator[RenderableType]:
-    yield Text.assemble((printable(case.title), "bold"), (f"  {printable(case.id)}", "dim"))
-    if case.title != case.prompt.strip():
+def _case(answers: CaseAnswers, *, is_detailed: bool) -> Iterator[RenderableType]:
+    case = answers.case
+    yield Text.assemble((answers.title, "bold"), (f"  {case.id}", "dim"))
+    details: list[str] = []
+    if is_detailed:
+        details += [f"{name}:\n{text}" for name, text in case.files.items()]
+    if answers.title != case.prompt.strip():
         yield indented(Text(_cut(case.prompt.strip())))
-    several = len(case.models) > 1
-    if is_detailed:
-        for name, text in case.files.items():
-            yield indented(Text(f"{printable(name)}:\n{_cut(text)}", style="dim"))
-    for answers in case.models:
-        for arm in answers.arms:
+    yield from _details(details)
+    for of_model in answers.models:
+        for arm in of_model.arms:
             for draw in arm.draws:
-                model = answers.model if several else ""
+                model = of_model.model if len(answers.models) > 1 else ""
                 yield indented(_draw(draw, arm, model, is_detailed=is_detailed))
-    if case.reference:
-        yield indented(Text(f"reference: {_cut(case.reference.strip())}", style="dim"))
+    details = [f"reference: {case.reference.strip()}"] if case.reference else []
     if is_detailed:
-        for name, value in case.settings:
-            yield indented(Text(f"{name}: {printable(value)}", style="dim"))
+        details += [f"{name}: {value}" for name, value in answers.facts.items()]
+    yield from _details(details)
+
+
+def _details(texts: Iterable[str]) -> Iterator[RenderableType]:
+    for text in texts:
+        yield indented(Text(_cut(text), style="dim"))
 
 
 def _draw(draw: Draw, arm: ArmAnswers, model: str, *, is_detailed: bool) -> RenderableType:
-    seeds = f"seed {', '.join(map(str, draw.seeds))}"
-    cost = "price unknown" if draw.cost_usd is None else dollars(draw.cost_usd)
+    result = draw.result
+    sign, tone = MARKS[result.passed]
     facts = [
         arm.label,
         model,
-        seeds,
-        f"{draw.input_tokens}+{draw.output_tokens} tokens",
-        f"{draw.seconds:.1f} s",
-        cost,
+        f"seed {', '.join(map(str, draw.seeds))}",
+        f"{result.usage.input_tokens}+{result.usage.output_tokens} tokens",
+        f"{result.seconds:.1f} s",
+        "price unknown" if result.usage.cost_usd is None else dollars(result.usage.cost_usd),
         *_activity(draw),
+        f"marked {draw.review}" if draw.review else "",
     ]
-    if draw.review:
-        facts.append(f"marked {draw.review}")
-    heading = Text.assemble(
-        (f"{SIGNS[draw.passed]} {OUTCOMES[draw.passed]}", COLORS[draw.passed]),
-        f"  {' · '.join(map(printable, filter(None, facts)))}",
-    )
-    parts: list[RenderableType] = [heading]
-    acts = any(step.kind == "tool" for step in draw.steps)
+    heading = f"  {' · '.join(filter(None, facts))}"
+    parts: list[RenderableType] = [
+        Text.assemble((f"{sign} {WORDS[result.passed]}", COLORS[tone]), heading)
+    ]
     for number, step in enumerate(draw.steps, start=1):
         if is_detailed or step.kind == "tool":
-            parts.append(indented(render_step(number, step, detailed=is_detailed)))
+            parts.append(render_step(number, step, detailed=is_detailed))
     # In detail, the last step is the answer.
-    if draw.answer is not None and not (is_detailed and acts and draw.answer):
-        parts.append(indented(Text(_cut(draw.answer) or "(an empty answer)")))
-    parts += [indented(_finding(each)) for each in draw.findings if is_detailed or _is_news(each)]
-    for problem in (draw.cause, draw.error):
-        if problem:
-            parts.append(indented(Text(printable(problem), style="yellow")))
-    return Group(*parts)
-
-
-def _is_news(finding: CheckFinding) -> bool:
-    return finding.decides and not finding.passed
-
-
-def _finding(finding: CheckFinding) -> RenderableType:
-    mark = SIGNS[finding.passed] if finding.decides else "·"
-    beside = "" if finding.decides else " (does not count)"
-    line = f"{mark} {finding.check}: {printable(finding.reason)}{beside}"
-    return Paragraph(line, "dim", indent=0, hanging=2, folds=True)
+    if draw.answer is not None and not (is_detailed and draw.steps and draw.answer):
+        parts.append(Text(_cut(draw.answer) or "(an empty answer)"))
+    for finding in result.findings if is_detailed else draw.failed:
+        sign = MARKS[finding.passed][0] if finding.decides else "·"
+        beside = "" if finding.decides else " (does not count)"
+        line = f"{sign} {finding.check}: {finding.reason}{beside}"
+        parts.append(Paragraph(line, "dim", indent=0, hanging=2, folds=True))
+    parts += [Text(problem, style="yellow") for problem in draw.problems]
+    return Group(parts[0], *map(indented, parts[1:]))
 
 
 def _activity(draw: Draw) -> Iterator[str]:
-    if draw.activated is not None:
-        yield "opened the skill" if draw.activated else "did not open the skill"
+    if draw.result.activated is not None:
+        yield "opened the skill" if draw.result.activated else "did not open the skill"
     calls = [step for step in draw.steps if step.kind == "tool"]
     if calls:
-        errors = sum(step.status == "error" for step in calls)
+        errors = draw.result.tool_errors
         yield counted(len(calls), "tool call") + (f", {counted(errors, 'error')}" if errors else "")
 
 
@@ -149,38 +125,37 @@ def render_step(
         style = "" if step.kind == "assistant" else "dim italic"
         kind = "" if step.kind == "assistant" else f"({step.kind}) "
         text = f"{kind}{_shorten(step.text, max_lines) or '(an empty answer)'}{agent}"
-        return _hanging(Text(f"{number:>2}  ", style=style), Text(text, style=style))
-    mark, color = STEP_MARKS[step.status]
+        return _hanging(f"{number:>2}  ", text, style)
     arguments = write_arguments(step.arguments)
-    head = Text.assemble(f"{number:>2} ", (mark, color), f" {printable(step.tool) or '(no tool)'} ")
+    head = Text.assemble(f"{number:>2} ", STEP_MARKS[step.status], f" {step.tool or '(no tool)'} ")
     if not detailed:
-        head.append(printable(" ".join(arguments.split())), "bold")
+        head.append(" ".join(arguments.split()), "bold")
         head.truncate(100, overflow="ellipsis")
         return head
     parts: list[RenderableType] = [head]
     if "\n" in arguments.strip():
         parts.append(Padding(Text(_shorten(arguments, max_lines), style="bold"), (0, 0, 0, 7)))
     else:
-        head.append(printable(arguments.strip()), "bold")
+        head.append(arguments.strip(), "bold")
     if step.seconds is not None and step.seconds >= 0.05:
         head.append(f"  {step.seconds:.1f} s", "dim")
     head.append(agent, "dim")
     if step.output.strip():
-        parts.append(_hanging(Text("    →"), Text(_shorten(step.output, max_lines), style="dim")))
+        parts.append(_hanging("    →", _shorten(step.output, max_lines), "dim"))
     return Group(*parts)
 
 
-def _hanging(mark: Text, text: Text) -> RenderableType:
+def _hanging(mark: str, text: str, style: str) -> RenderableType:
     """A text beside its mark; wrapped lines align below the first."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(mark, text)
+    grid.add_row(Text(mark), Text(text, style))
     return grid
 
 
 def _shorten(text: str, most: int | None) -> str:
-    """Text that is safe for a terminal, cut to the size of one step."""
+    """Cut to the size of one step."""
     lines = _cut(text.strip("\n")).splitlines()
     if most is not None and len(lines) > most + 1:
         lines[most:] = [f"… {len(lines) - most} more lines; --json has them all"]
@@ -189,7 +164,4 @@ def _shorten(text: str, most: int | None) -> str:
 
 def _cut(text: str) -> str:
     more = len(text) - MAX_CHARACTERS
-    beginning = printable(text[:MAX_CHARACTERS])
-    if more <= 0:
-        return beginning
-    return f"{beginning}\n… {more:,} more characters; --json has them all"
+    return text if more <= 0 else f"{text[:-more]}\n… {more:,} more characters; --json has them all"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import islice
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
-from upskill.plain import counted
+from upskill.plain import as_mapping, counted
 from upskill.reports.report import (
     ArmAnswers,
     CaseAnswers,
@@ -21,21 +21,22 @@ from upskill.reports.report import (
     ModelAnswers,
     Outcome,
 )
-from upskill.reports.trial_rows import author_of, write_arguments
-from upskill.runs.planning.plan import CheckFinding, Result, Trial
+from upskill.reports.trial_rows import author_of
+from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.evaluation import Evaluation
-from upskill.runs.stores import Review, Store
-from upskill.traces import Step
-from upskill.verdicts import outcome as outcomes
+from upskill.runs.stores import Store
+from upskill.verdicts.outcome import Cause
+from upskill.verdicts.outcome import Outcome as TrialOutcome
 
 WORSE = 0.5  # a rate that is this much lower with the skill
 LONG = 400  # characters from which two answers are worth comparing by words
 TOO_LONG = 20_000  # characters; comparing words takes minutes
 ALIKE = 0.4  # share of words in common, below which a comparison says nothing
-STEPS = 5  # all steps of an agent may be this many times as long as one text
 MAX_FILES = 20  # of a case
 BOUNDS = ("turns", "tokens", "seconds")  # what ends the work of an agent before its answer
+ARMS = ("skill", "baseline", "placebo", "baseline_repeat")
+ORDER = {False: 0, None: 1, True: 2}  # of draws
 
 TITLES: Mapping[Outcome, str] = {
     "worse": "Worse with the skill",
@@ -46,16 +47,18 @@ TITLES: Mapping[Outcome, str] = {
     "missing": "Missing",
 }
 TITLES_OF_ONE_ARM: Mapping[Outcome, str] = {**TITLES, "failing": "Failing", "passing": "Passing"}
-CAUSES: Mapping[str, str] = {
+CAUSES: Mapping[Cause, str] = {
     "length": "cut off at the limit",
     "repetition": "cut off for endless repetition",
     "context": "too long for the model's context",
-    "refusal": "refused",
+    "refusal": "refused by the model or its provider",
     "empty": "an empty answer",
-    "unreadable": "a check could not read the answer",
+    "unreadable": "not readable by a check",
     "verbose": "right but longer than the case allows",
     "judge": "the judge gave no usable grade",
 }
+Clean = Callable[[Iterable[Result]], Iterable[Result]]  # takes secrets out
+Marks = Mapping[str, Mapping[str, Sequence[bool | None]]]  # outcomes by model and arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Limits:
     text: int | None = None  # characters of one text
     failing: int | None = None  # different answers of an arm that fails
     passing: int | None = None  # and of one that passes
+    steps: int | None = None  # of an agent
 
 
 NO_LIMITS = Limits()
@@ -72,21 +76,10 @@ NO_LIMITS = Limits()
 
 def limits_of_page(trials: int) -> Limits:
     if trials <= 1_000:
-        return Limits(text=4_000, failing=10, passing=10)
+        return Limits(text=4_000, failing=10, passing=10, steps=100)
     if trials <= 5_000:
-        return Limits(text=1_500, failing=3, passing=1)
-    return Limits(text=600, failing=1, passing=0)
-
-
-def read_groups(
-    evaluation: Evaluation,
-    store: Store,
-    clean: Callable[[Iterable[Result]], Iterable[Result]] = iter,
-) -> Iterator[CaseGroup]:
-    """Groups of cases, worst first; `clean` takes secrets out of results."""
-    run = evaluation.run
-    limits = limits_of_page(run.passed + run.failed + run.errored)
-    return CaseReader(evaluation, store, limits, clean).groups()
+        return Limits(text=1_500, failing=3, passing=1, steps=30)
+    return Limits(text=600, failing=1, passing=0, steps=10)
 
 
 @dataclass(frozen=True)
@@ -94,69 +87,52 @@ class CaseReader:
     evaluation: Evaluation
     store: Store
     limits: Limits = NO_LIMITS
-    clean: Callable[[Iterable[Result]], Iterable[Result]] = iter
-    models: Collection[str] = ()  # empty: all
-    arms: Collection[str] = ()
+    clean: Clean = iter
+    models: Collection[str] = ()  # whose answers are read; empty: all
+    arms: Collection[str] = ()  # likewise
+    only_failed: bool = False
+
+    def groups(self) -> Iterator[CaseGroup]:
+        for outcome, ids in self.ids().items():
+            if ids:
+                yield self.group(outcome, map(self.case, ids))
 
     def ids(self) -> dict[Outcome, list[str]]:
         """Cases by outcome, worst first, in the order of the suite."""
         ids: dict[Outcome, list[str]] = {outcome: [] for outcome in TITLES}
-        for case in self.evaluation.run.plan.suite.cases:
-            ids[self.outcome(case.id)].append(case.id)
+        for case_id in self._numbers:
+            ids[outcome_of(self._marks.get(case_id, {}), self._arms)].append(case_id)
         return ids
 
-    def groups(self) -> Iterator[CaseGroup]:
-        for outcome, group in self.ids().items():
-            if group:
-                yield CaseGroup(
-                    outcome=outcome,
-                    title=self.titles[outcome],
-                    cases=tuple(map(self.case, group)),
-                )
-
-    def outcome(self, case_id: str) -> Outcome:
-        return outcome_of(self._marks.get(case_id, {}), self._arms)
-
-    @cached_property
-    def titles(self) -> Mapping[Outcome, str]:
+    def group(self, outcome: Outcome, cases: Iterable[CaseAnswers]) -> CaseGroup:
         by_models = (by_model.values() for by_model in self._marks.values())
         compares = any("baseline" in by_arm for by_model in by_models for by_arm in by_model)
-        return TITLES if compares else TITLES_OF_ONE_ARM
+        titles = TITLES if compares else TITLES_OF_ONE_ARM
+        return CaseGroup(outcome=outcome, title=titles[outcome], cases=tuple(cases))
 
     def case(self, case_id: str) -> CaseAnswers:
         run = self.evaluation.run
-        number, case = self._numbers[case_id]
+        case = run.plan.suite.by_id[case_id]
         # Of a large run only failing answers are shown, so the others are not read.
-        results = self.clean(self.store.results(run, case_id, failed=self.limits.passing == 0))
-        by_arm: dict[tuple[str, str], list[Result]] = {}
-        for result in results:
+        only_failed = self.only_failed or self.limits.passing == 0
+        results: dict[tuple[str, str], list[Result]] = {}
+        for result in self.clean(self.store.results(run, case_id, failed=only_failed)):
             trial = result.trial
-            by_arm.setdefault((trial.model, trial.arm), []).append(result)
+            results.setdefault((trial.model, trial.arm), []).append(result)
         marks = self._marks.get(case_id, {})
-        models = tuple(
-            self._model(model, marks[model], by_arm) for model in run.models if model in marks
-        )
         cutter = _Cutter(self.limits.text)
+        files = dict(islice(case.files.items(), MAX_FILES))
+        case = cutter.cut(replace(case, files=files))
         return CaseAnswers(
-            id=case.id,
-            number=number,
-            prompt=cutter.cut(case.prompt, "the prompt"),
+            case=case,
+            number=self._numbers[case_id],
             outcome=outcome_of(marks, self._arms),
-            models=models,
-            tags=case.tags,
-            reference=cutter.cut(case.reference, "the reference"),
-            expected=cutter.cut(case.expected_output, "the expected output"),
-            files={
-                name: cutter.cut(text, "a file")
-                for name, text in list(case.files.items())[:MAX_FILES]
-            },
-            checks=tuple(
-                (name, cutter.cut(write_arguments(check), "a check"))
-                for name, check in zip(case.check_names, case.checks, strict=True)
+            models=tuple(
+                self._model(model, marks[model], results) for model in run.models if model in marks
             ),
-            settings=tuple(self._settings(case)),
-            left_out=tuple(cutter.left_out),
-            command=f"upskill show {run.id} --case {shlex.quote(case.id)} --json",
+            facts=self._facts(case),
+            left_out=cutter.left_out,
+            command=f"upskill show {run.id} --case {shlex.quote(case_id)} --json",
         )
 
     def _model(
@@ -168,7 +144,7 @@ class CaseReader:
         arms = tuple(
             self._arm(arm, marks[arm], results.get((model, arm), ()))
             for arm in self._arms
-            if arm in marks
+            if arm in marks and (not self.arms or arm in self.arms)
         )
         return ModelAnswers(
             model=model,
@@ -178,9 +154,8 @@ class CaseReader:
         )
 
     def _arm(self, arm: str, marks: Sequence[bool | None], results: Iterable[Result]) -> ArmAnswers:
-        is_passed = all(marks)
-        limit = self.limits.passing if is_passed else self.limits.failing
-        draws = sorted(self._merge(results), key=lambda draw: _ORDER[draw.passed])
+        limit = self.limits.passing if all(marks) else self.limits.failing
+        draws = sorted(self._merge(results), key=lambda draw: ORDER[draw.result.passed])
         different = len(draws) if self.limits.passing != 0 else len(marks)
         shown = draws[:limit]
         return ArmAnswers(
@@ -192,7 +167,7 @@ class CaseReader:
             is_control=arm not in ("baseline", "skill"),
         )
 
-    def _merge(self, results: Iterable[Result]) -> list[Draw]:
+    def _merge(self, results: Iterable[Result]) -> Iterable[Draw]:
         """Draws with equal texts, findings and steps are one."""
         draws: dict[object, Draw] = {}
         for result in results:
@@ -210,155 +185,110 @@ class CaseReader:
                     note=reviewed.note,
                 )
             draws[key] = draw
-        return list(draws.values())
+        return draws.values()
 
     def _draw(self, result: Result) -> Draw:
-        trial, trace, usage = result.trial, result.trace, result.usage
-        review = self._reviews.get(trial)
+        trace = result.trace
+        review = self._reviews.get(result.trial)
         cutter = _Cutter(self.limits.text)
-        answer = cutter.cut(trace.answer, "the answer") if trace else None
-        findings = tuple(
-            CheckFinding(
-                each.check, each.passed, cutter.cut(each.reason, "a finding"), each.decides
-            )
-            for each in result.findings
-        )
-        problems = [result.error, f"INVALID: {result.leak}" if result.leak else ""]
+        answer = _Cutter(self.limits.text).cut(trace.answer) if trace else None
+        cause = CAUSES[result.cause] if result.cause else ""
+        if trace and trace.stop in BOUNDS:
+            cause = f"stopped at its limit on {trace.stop}"
+        if trace and self.limits.steps:
+            dropped = trace.steps[self.limits.steps :]
+            cutter.left_out += sum(len(step.text) + len(step.output) for step in dropped)
+            trace = replace(trace, steps=trace.steps[: self.limits.steps])
         return Draw(
-            passed=result.passed,
-            seeds=(trial.seed,),
+            result=cutter.cut(replace(result, trace=trace)),
             answer=answer,
-            findings=findings,
-            error=cutter.cut("\n".join(filter(None, problems)), "the error"),
-            cause=_why(result),
-            steps=tuple(cutter.steps(trace.steps)) if trace and acts(trace.steps) else (),
-            left_out=tuple(cutter.left_out),
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            seconds=result.seconds,
-            cost_usd=usage.cost_usd,
-            activated=result.activated,
+            seeds=(result.trial.seed,),
+            cause=cause,
+            left_out=cutter.left_out,
             mark=review.verdict if review else "",
             note=review.note if review else "",
         )
 
-    def _settings(self, case: StoredCase) -> Iterator[tuple[str, str]]:
+    def _facts(self, case: StoredCase) -> dict[str, str]:
         plan = self.evaluation.run.plan
-        yield "Author", author_of(case, plan.suite.source)
+        seen = ""
         if plan.purpose == "eval":
-            is_fresh = case.id in self._fresh
-            yield "Seen", "no, it is fresh" if is_fresh else "with another text of the skill"
-        optional: dict[str, Any] = {
+            seen = "no, it is fresh" if case.id in plan.fresh else "with another text of the skill"
+        limits = (case.max_output_tokens, "token"), (case.max_words, "word")
+        found = {
+            "Author": author_of(case, plan.suite.source),
+            "Seen": seen,
             "Held out": "yes" if case.held_out else "",
             "Group": case.group,
             "Output file": case.output_file,
-            "At most": " ".join(
-                counted(limit, noun)
-                for limit, noun in ((case.max_output_tokens, "token"), (case.max_words, "word"))
-                if limit is not None
-            ),
+            "Expected": case.expected_output if case.reference else "",
+            "At most": " ".join(counted(limit, noun) for limit, noun in limits if limit),
             "Evidence": ", ".join(case.evidence),
         }
-        for name, value in optional.items():
-            if value:
-                yield name, str(value)
+        return {name: value for name, value in found.items() if value}
 
     @cached_property
-    def _numbers(self) -> dict[str, tuple[int, StoredCase]]:
+    def _numbers(self) -> dict[str, int]:
         cases = self.evaluation.run.plan.suite.cases
-        return {case.id: (number, case) for number, case in enumerate(cases, start=1)}
+        return {case.id: number for number, case in enumerate(cases, start=1)}
 
     @cached_property
-    def _arms(self) -> tuple[str, ...]:
+    def _arms(self) -> Sequence[str]:
         """With the skill first, then without, then controls."""
-        arms: list[str] = [
-            arm for arm in self.evaluation.run.plan.arms if arm in (self.arms or _ARMS)
-        ]
-        return tuple(sorted(arms, key=_ARMS.index))
+        return [arm for arm in ARMS if arm in self.evaluation.run.plan.arms]
 
     @cached_property
-    def _labels(self) -> dict[str, str]:
+    def _labels(self) -> Mapping[str, str]:
         labels = self.evaluation.plan.labels
         if labels["baseline"] == "baseline":
             return {**labels, "skill": "with the skill", "baseline": "without"}
         return labels
 
     @cached_property
-    def _fresh(self) -> frozenset[str]:
-        return self.evaluation.fresh
-
-    @cached_property
-    def _reviews(self) -> dict[Trial, Review]:
+    def _reviews(self) -> Mapping[Any, Any]:
         return {review.trial: review for review in self.evaluation.reviews}
 
     @cached_property
-    def _marks(self) -> Mapping[str, Mapping[str, Mapping[str, list[bool | None]]]]:
+    def _marks(self) -> Mapping[str, Marks]:
         """Outcomes by case, model and arm, in the order of their seeds.
 
         While trials of a model are missing, only those with the skill: side by side, the arms would show how they
         differ so far.
         """
         unfinished = self.evaluation.unfinished
-        rows: Iterable[outcomes.Outcome] = self.evaluation.outcomes
+        rows: Iterable[TrialOutcome] = self.evaluation.outcomes
         if unfinished:
             rows = self.store.outcomes(self.evaluation.run)
         marks: dict[str, dict[str, dict[str, list[bool | None]]]] = {}
         for row in rows:
-            is_chosen = row.arm in self._arms and (not self.models or row.model in self.models)
+            is_chosen = not self.models or row.model in self.models
             if is_chosen and (row.model not in unfinished or row.arm == self._arms[0]):
                 by_arm = marks.setdefault(row.case, {}).setdefault(row.model, {})
                 by_arm.setdefault(row.arm, []).append(row.passed)
         return marks
 
 
-_ARMS = ("skill", "baseline", "placebo", "baseline_repeat")
-_ORDER = {False: 0, None: 1, True: 2}
-
-
-def outcome_of(
-    marks: Mapping[str, Mapping[str, Sequence[bool | None]]], arms: Sequence[str]
-) -> Outcome:
-    """Of a case, from the outcomes of its draws by model and arm. Missing draws are ignored."""
-    shown = arms[0] if arms else "skill"
-    rates: list[float] = []
-    rates_before: list[float] = []
-    for by_arm in marks.values():
-        after = _rate(by_arm.get(shown, ()))
-        before = _rate(by_arm.get("baseline", ())) if shown == "skill" else None
-        if after is not None:
-            rates.append(after)
-        if before is not None:
-            rates_before.append(before)
-        if after is not None and before is not None and after <= before - WORSE:
-            return "worse"
+def outcome_of(marks: Marks, arms: Sequence[str]) -> Outcome:
+    """Of a case. Missing draws are ignored."""
+    rates = [*_rates(marks, arms[0])]
     if not rates:
         return "missing"
-    rate = mean(rates)
+    before = {model: rate for model, rate in _rates(marks, "baseline") if arms[0] == "skill"}
+    if any(rate <= before.get(model, 0) - WORSE for model, rate in rates):
+        return "worse"
+    rate = mean(rate for _, rate in rates)
     if rate < 0.5:
         return "failing"
     if rate < 1:
         return "sometimes"
-    if rates_before and mean(rates_before) < 1:
-        return "fixed"
-    return "passing"
+    return "fixed" if before and mean(before.values()) < 1 else "passing"
 
 
-def _rate(marks: Sequence[bool | None]) -> float | None:
-    graded = [passed for passed in marks if passed is not None]
-    return mean(graded) if graded else None
-
-
-def _why(result: Result) -> str:
-    """What ended an answer that could not pass."""
-    stop = result.trace.stop if result.trace else ""
-    if stop in BOUNDS:
-        return f"stopped at its limit on {stop}"
-    return CAUSES.get(result.cause, "")
-
-
-def acts(steps: Iterable[Step]) -> bool:
-    """Whether there is more to see than a question and its answer."""
-    return any(step.kind in ("tool", "thinking") for step in steps)
+def _rates(marks: Marks, arm: str) -> Iterator[tuple[str, float]]:
+    for model, by_arm in marks.items():
+        graded = [passed for passed in by_arm.get(arm, ()) if passed is not None]
+        if graded:
+            yield model, mean(graded)
 
 
 def compare_words(arms: Sequence[ArmAnswers]) -> tuple[tuple[str, str], ...]:
@@ -391,43 +321,25 @@ def word_diff(before: str, after: str) -> Iterator[tuple[str, str]]:
 
 @dataclass
 class _Cutter:
-    """Cuts long texts and remembers what it left out."""
+    """Cuts long texts and counts what it left out."""
 
     most: int | None
-    cuts: Counter[str] = field(default_factory=Counter[str])
-    steps_left_out: int = 0
+    left_out: int = 0  # characters
 
-    def cut(self, text: str, of: str) -> str:
-        if self.most is None or len(text) <= self.most:
-            return text
-        self.cuts[of] += len(text) - self.most
-        end = self.most // 3
-        return f"{text[: self.most - end]}\n … \n{text[-end:]}"
-
-    def steps(self, steps: Sequence[Step]) -> Iterator[Step]:
-        """Steps until they are too long together, each with its number as findings cite it."""
-        room = None if self.most is None else STEPS * self.most
-        for number, step in enumerate(steps):
-            arguments = {
-                name: self.cut(value, "the steps") if isinstance(value, str) else value
-                for name, value in step.arguments.items()
-            }
-            shown = replace(
-                step,
-                text=self.cut(step.text, "the steps"),
-                arguments=arguments,
-                output=self.cut(step.output, "the steps"),
-            )
-            if room is not None:
-                room -= len(shown.text) + len(shown.output) + len(write_arguments(arguments))
-                if room < 0:
-                    self.steps_left_out = len(steps) - number
-                    return
-            yield shown
-
-    @property
-    def left_out(self) -> Iterator[str]:
-        for of, characters in self.cuts.items():
-            yield f"{counted(characters, 'character')} of {of}"
-        if self.steps_left_out:
-            yield counted(self.steps_left_out, "step")
+    def cut(self, value: Any) -> Any:
+        """A text, or a record with all texts in it."""
+        if self.most is None:
+            return value
+        if isinstance(value, str) and len(value) > self.most:
+            self.left_out += len(value) - self.most
+            end = self.most // 3
+            return f"{value[: self.most - end]}\n … \n{value[-end:]}"
+        if (named := as_mapping(value)) is not None:
+            return {name: self.cut(item) for name, item in named.items()}
+        if isinstance(value, tuple | list):
+            items = cast("Sequence[Any]", value)
+            return tuple(map(self.cut, items))
+        if is_dataclass(value) and not isinstance(value, type):
+            changed = {each.name: self.cut(getattr(value, each.name)) for each in fields(value)}
+            return replace(value, **changed)
+        return value

@@ -8,13 +8,14 @@ from typing import Any
 
 from upskill.plain import counted
 from upskill.reports.cases import CaseReader, compare_words
-from upskill.reports.numbers import first_of
+from upskill.reports.json import pick
+from upskill.reports.numbers import first_of, format_cell
 from upskill.reports.report import (
     CaseAnswers,
     CaseGroup,
     Cell,
-    Column,
     Headline,
+    Measure,
     ModelAnswers,
     Note,
     Outcome,
@@ -29,16 +30,8 @@ from upskill.runs.results.comparison import Change, ComparedCase, Comparison, Si
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Store
 from upskill.verdicts.interval import rounded, rounded_interval
-from upskill.verdicts.line import signed_points
 
 MAX_NAMED = 5  # cases of one kind
-COLUMNS = (
-    Column(""),
-    Column("Run", "code"),
-    Column("Model"),
-    Column("Arm", spare=True),
-    Column("Passed", "share"),
-)
 GROUPS: Mapping[Change, tuple[Outcome, str]] = {
     "worse": ("worse", "Got worse"),
     "better": ("fixed", "Got better"),
@@ -50,16 +43,21 @@ def report_comparison(
 ) -> Report:
     """Of two runs, for each model that both have, with at most so many cases."""
     headlines: list[Headline] = []
-    rows: list[tuple[Cell, ...]] = []
-    notes: list[Note] = []
+    rows: list[Mapping[str, Cell]] = []
+    lines: dict[str, None] = {}
     for comparison in comparisons:
         model = f"{comparison.after.model}: " if len(comparisons) > 1 else ""
         headlines.append(_headline(comparison, model))
         rows += _rows(comparison)
-        notes += (replace(note, text=f"{model}{note.text}") for note in _notes(comparison))
+        lines |= dict.fromkeys(f"{model}{line}" for line in _caveats(comparison))
     first = comparisons[0]
     runs = f"{first.before.run.id} to {first.after.run.id}"
-    changed = list(_changed(comparisons))
+    changed: list[tuple[Change, str, Comparison]] = []
+    for change in GROUPS:
+        for comparison in comparisons:
+            for case in comparison.changed(change):
+                changed.append((change, case.id, comparison))
+    notes = [Note(line, "caveat") for line in lines]
     if most is not None and len(changed) > most:
         more = counted(len(changed) - most, "more case")
         notes.append(Note(f"{more} changed. Use --all to show everything."))
@@ -68,9 +66,9 @@ def report_comparison(
         name="compare",
         subject=f"From {runs}",
         data={"comparisons": [_to_json(each, store) for each in comparisons]},
-        headlines=tuple(headlines),
-        tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
-        notes=tuple(dict.fromkeys(notes)),
+        headlines=headlines,
+        tables=[Table.of(rows)],
+        notes=notes,
         groups=lambda: _read_groups(changed[:most], store),
     )
 
@@ -82,11 +80,10 @@ def _headline(comparison: Comparison, model: str) -> Headline:
         always = sum(case.after[0] == case.after[1] for case in stayed)
         never = sum(case.after[0] == 0 for case in stayed)
         words += f" ({always} passed and {never} failed in both)"
-    if comparison.lift is not None and (better or worse):
-        low, high = comparison.lift.interval
-        bounds = f"{signed_points(low)} to {signed_points(high)}"
-        words += f": {signed_points(comparison.lift.value)} points ({bounds})"
-        if low <= 0 <= high:
+    lift = comparison.lift
+    if lift is not None and (better or worse):
+        words += f": {format_cell(Measure.of(lift), 'points')} points"
+        if lift.low <= 0 <= lift.high:
             words += ", so this may well be chance"
     tone: Tone = "neutral"
     if bool(better) != bool(worse):
@@ -108,36 +105,38 @@ def summarize(comparison: Comparison, *, with_names: bool = True) -> str:
     return f"{', '.join(changes)}, {unchanged} unchanged"
 
 
-def _rows(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
-    before = [case.before for case in comparison.cases]
-    after = [case.after for case in comparison.cases]
-    for name, side, scores in (
-        ("before", comparison.before, before),
-        ("after", comparison.after, after),
-    ):
-        passed = sum(passed for passed, _ in scores)
-        scored = sum(scored for _, scored in scores)
-        yield name, side.run.id, side.model, side.arm, Rate(passed, scored)
+def _rows(comparison: Comparison) -> Iterator[Mapping[str, Cell]]:
+    scores = [case.before for case in comparison.cases], [case.after for case in comparison.cases]
+    sides = {"before": comparison.before, "after": comparison.after}
+    for (name, side), scored in zip(sides.items(), scores, strict=True):
+        yield {
+            "": name,
+            "Run": side.run.id,
+            "Model": side.model,
+            "Arm": side.arm,
+            "Passed": Rate(sum(passed for passed, _ in scored), sum(of for _, of in scored)),
+        }
 
 
-def _notes(comparison: Comparison) -> Iterator[Note]:
+def _caveats(comparison: Comparison) -> Iterator[str]:
     caveats: dict[str, list[str]] = {}
     for name, side in (("before", comparison.before), ("after", comparison.after)):
         for caveat in find_caveats(side.run.plan, {}):
             caveats.setdefault(caveat, []).append(name)
     for caveat, names in caveats.items():
-        yield Note(f"{' and '.join(names).capitalize()}: {caveat}", "caveat")
-    yield Note(_differences(comparison), "caveat")
+        yield f"{' and '.join(names).capitalize()}: {caveat}"
+    yield _differences(comparison)
     if comparison.no_test:
-        yield Note(f"No interval: {comparison.no_test}.", "caveat")
-    for ids, what in (
-        (comparison.edited, "edited, so not compared"),
-        (comparison.only_before, "only in the first run"),
-        (comparison.only_after, "only in the second run"),
-        (comparison.unscored, "without a graded answer in one of the runs"),
-    ):
+        yield f"No interval: {comparison.no_test}."
+    left_out = {
+        "edited, so not compared": comparison.edited,
+        "only in the first run": comparison.only_before,
+        "only in the second run": comparison.only_after,
+        "without a graded answer in one of the runs": comparison.unscored,
+    }
+    for what, ids in left_out.items():
         if ids:
-            yield Note(f"{counted(len(ids), 'case')} {what}: {first_of(ids, MAX_NAMED)}.", "caveat")
+            yield f"{counted(len(ids), 'case')} {what}: {first_of(ids, MAX_NAMED)}."
 
 
 def _differences(comparison: Comparison) -> str:
@@ -157,25 +156,21 @@ def _differences(comparison: Comparison) -> str:
 # ------------------------------------------------------------------------------------------------
 
 
-def _changed(comparisons: Sequence[Comparison]) -> Iterator[tuple[Change, str, Comparison]]:
-    """The cases that changed, worse ones first."""
-    for change in GROUPS:
-        for comparison in comparisons:
-            for case in comparison.changed(change):
-                yield change, case.id, comparison
-
-
 def _read_groups(
     changed: Sequence[tuple[Change, str, Comparison]], store: Store
 ) -> Iterator[CaseGroup]:
     readers: dict[tuple[str, str, str], CaseReader] = {}
     groups: dict[Change, dict[str, CaseAnswers]] = {}
     for change, case_id, comparison in changed:
-        for side in (comparison.before, comparison.after):
+        sides = comparison.before, comparison.after
+        for side in sides:
             if side.key not in readers:
-                readers[side.key] = _reader(side, store)
-        before, after = readers[comparison.before.key], readers[comparison.after.key]
-        case = _case(case_id, GROUPS[change][0], before, after)
+                evaluation = evaluation_of(store, side.run)
+                readers[side.key] = CaseReader(
+                    evaluation, store, models=[side.model], arms=[side.arm]
+                )
+        before, after = (readers[side.key].case(case_id) for side in sides)
+        case = _join(before, after, GROUPS[change][0])
         cases = groups.setdefault(change, {})
         if case_id in cases:
             case = replace(case, models=(*cases[case_id].models, *case.models))
@@ -185,23 +180,16 @@ def _read_groups(
         yield CaseGroup(outcome=outcome, title=title, cases=tuple(cases.values()))
 
 
-def _reader(side: Side, store: Store) -> CaseReader:
-    evaluation = evaluation_of(store, side.run)
-    return CaseReader(evaluation, store, models=(side.model,), arms=(side.arm,))
-
-
-def _case(id: str, outcome: Outcome, old: CaseReader, new: CaseReader) -> CaseAnswers:  # noqa: A002
-    case = new.case(id)
-    (before,), (after,) = old.case(id).models, case.models
+def _join(before: CaseAnswers, after: CaseAnswers, outcome: Outcome) -> CaseAnswers:
+    """The answers of both runs side by side, as if they were those of two arms."""
+    old, new = before.models[0], after.models[0]
     arms = (
-        replace(after.arms[0], arm="skill", label="after"),
-        replace(before.arms[0], arm="baseline", label="before"),
+        replace(new.arms[0], arm="skill", label="after"),
+        replace(old.arms[0], arm="baseline", label="before"),
     )
-    model = after.model
-    if before.model != after.model:
-        model = f"{before.model} → {after.model}"
+    model = new.model if old.model == new.model else f"{old.model} → {new.model}"
     answers = ModelAnswers(model=model, outcome=outcome, arms=arms, diff=compare_words(arms))
-    return replace(case, outcome=outcome, models=(answers,))
+    return replace(after, outcome=outcome, models=(answers,))
 
 
 # As JSON. The keys are stable; new ones may be added.
@@ -216,46 +204,33 @@ def _to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
         "better": len(comparison.changed("better")),
         "worse": len(comparison.changed("worse")),
         "stayed": len(comparison.changed("same")),
-        "lift": rounded(lift.value) if lift else None,
-        "interval": rounded_interval(lift.interval) if lift else None,
+        "lift": lift and rounded(lift.value),
+        "interval": lift and rounded_interval(lift.interval),
         "cases": [_case_to_json(comparison, case, store) for case in comparison.cases],
-        "same_skill": comparison.same_skill,
-        "differences": comparison.differences,
-        "no_test": comparison.no_test,
-        "edited": comparison.edited,
-        "only_before": comparison.only_before,
-        "only_after": comparison.only_after,
-        "unscored": comparison.unscored,
+        **pick(comparison, "same_skill", "differences", "no_test", "edited"),
+        **pick(comparison, "only_before", "only_after", "unscored"),
     }
 
 
 def _side_to_json(side: Side) -> dict[str, str]:
-    return {"run": side.run.id, "model": side.model, "arm": side.arm}
+    return {"run": side.run.id, **pick(side, "model", "arm")}
 
 
 def _case_to_json(comparison: Comparison, case: ComparedCase, store: Store) -> dict[str, Any]:
     row: dict[str, Any] = {"id": case.id, "change": case.change}
-    for name, (passed, scored) in (("before", case.before), ("after", case.after)):
+    for name in ("before", "after"):
+        passed, scored = getattr(case, name)
         row[name] = {"passed": passed, "scored": scored}
-    if case.change == "same":
-        return row
-    # A failed trial of the worse run and a passed one of the other.
-    is_better = case.change == "better"
-    for name, side, passed in (
-        ("before", comparison.before, not is_better),
-        ("after", comparison.after, is_better),
-    ):
-        result = _find_result(store, side, case.id, passed=passed)
-        answer = result.trace.answer if result.trace else ""
-        row[name] |= {"seed": result.trial.seed, "answer": answer}
+        if case.change != "same":
+            # A failed trial of the worse run and a passed one of the other.
+            is_wanted = (case.change == "better") == (name == "after")
+            result = _find_result(store, getattr(comparison, name), case.id, passed=is_wanted)
+            answer = result.trace.answer if result.trace else ""
+            row[name] |= {"seed": result.trial.seed, "answer": answer}
     return row
 
 
 def _find_result(store: Store, side: Side, case: str, *, passed: bool) -> Result:
-    graded = [
-        result
-        for result in store.results(side.run, case)
-        if (result.trial.model, result.trial.arm) == (side.model, side.arm)
-        and result.passed is not None
-    ]
+    results = store.results(side.run, case, side.model, side.arm)
+    graded = [result for result in results if result.passed is not None]
     return next((result for result in graded if result.passed is passed), graded[0])

@@ -7,9 +7,10 @@ from typing import Any
 
 from upskill.experiments.distill import Decision, Distilled
 from upskill.plain import counted
+from upskill.reports.json import pick, to_plain
+from upskill.reports.numbers import format_cell
 from upskill.reports.report import (
     Cell,
-    Column,
     Headline,
     Measure,
     NextCommand,
@@ -17,45 +18,35 @@ from upskill.reports.report import (
     Report,
     Section,
     Table,
+    note_effort,
 )
-from upskill.verdicts.line import signed_points
 
 FATES = {"harmful": "does better without", "dropped": "dropped"}
-FRONT = (
-    Column("Version"),
-    Column("Model"),
-    Column("Tokens", "count"),
-    Column("Pass rate (95% interval)", "share"),
-    Column("Change", "points"),
-)
-BLOCKS = (Column("What goes"), Column("Tokens", "count"), Column("Why"))
-WORTH = (
-    Column("Block"),
-    Column("Tokens", "count"),
-    Column("Model", spare=True),
-    Column("Worth in points (95% interval)", "points"),
-    Column("Cases", spare=True),
-    Column(""),
-)
 
 
 def report_distilled(distilled: Distilled, difference: str) -> Report:
-    is_shorter = distilled.decision == "distilled"
-    data = _to_json(distilled)
-    tables = [*_front_table(distilled), *_block_table(distilled)]
-    worth = _worth_table(data["blocks"])
-    if worth.rows:
-        tables.append(worth)
-    sections = (Section(title="Changes", text=difference, is_code=True),) if difference else ()
+    conclusion = _conclude(distilled)
+    data = _to_json(distilled, conclusion)
+    note = ""
+    if distilled.ablation.reference and any(point.change for point in distilled.front):
+        note = "Change is against the skill without the lines that hurt."
+    skill = distilled.whole.folder or distilled.whole.name
+    command = NextCommand(f"upskill show {skill} --worth", "See what each line is worth")
     return Report(
         title=f"What {distilled.whole.name} is made of",
         name=distilled.whole.name,
         data=data,
-        headlines=(Headline(conclusion(distilled), "good" if is_shorter else "neutral"),),
-        tables=tuple(tables),
-        notes=tuple(_notes(distilled)),
-        next=tuple(_next(distilled)),
-        sections=sections,
+        headlines=[
+            Headline(conclusion, "good" if distilled.decision == "distilled" else "neutral")
+        ],
+        tables=[
+            Table.of(_front(distilled), note=note),
+            Table.of(_blocks(distilled)),
+            Table.of(_worth(data["blocks"]), is_detail=True),
+        ],
+        notes=[*_notes(distilled), *note_effort("", distilled.engine.trials)],
+        next=[command] if any(each.worth for each in distilled.blocks) else (),
+        sections=[Section(title="Changes", text=difference)] if difference else (),
     )
 
 
@@ -64,11 +55,11 @@ def report_worth(skill: str, created: str, blocks: list[dict[str, Any]]) -> Repo
     return Report(
         title=f"What {skill} is made of",
         data={"skill": skill, "created": created, "blocks": blocks},
-        tables=(_worth_table(blocks, is_detail=False),),
+        tables=[Table.of(_worth(blocks))],
     )
 
 
-def conclusion(distilled: Distilled) -> str:
+def _conclude(distilled: Distilled) -> str:
     before, after = distilled.tokens
     ablation = distilled.ablation
     shorter = f"{before:,} → {after:,} tokens ({after / max(1, before):.0%})"
@@ -93,44 +84,42 @@ def conclusion(distilled: Distilled) -> str:
     return conclusions[distilled.decision]
 
 
-def _front_table(distilled: Distilled) -> Iterator[Table]:
-    rows: list[tuple[Cell, ...]] = []
+def _front(distilled: Distilled) -> Iterator[Mapping[str, Cell]]:
     for point in distilled.front:
-        rate, change = Measure.of(point.rate), Measure.of(point.change)
-        rows.append((point.name, point.model, point.tokens, rate, change))
-    if not rows:
-        return
-    note = ""
-    if distilled.ablation.reference and any(point.change for point in distilled.front):
-        note = "Change is against the skill without the lines that hurt."
-    yield Table(columns=FRONT, rows=tuple(rows), note=note)
+        yield {
+            "Version": point.name,
+            "Model": point.model,
+            "Tokens": point.tokens,
+            "Pass rate (95% interval)": Measure.of(point.rate),
+            "Change": Measure.of(point.change),
+        }
 
 
-def _block_table(distilled: Distilled) -> Iterator[Table]:
-    rows: list[tuple[Cell, ...]] = []
-    for fate, why in FATES.items():
-        blocks = [each.block for each in distilled.blocks if each.fate == fate]
-        rows += ((block.title, block.tokens, why) for block in blocks)
-    if rows:
-        yield Table(columns=BLOCKS, rows=tuple(rows))
+def _blocks(distilled: Distilled) -> Iterator[Mapping[str, Cell]]:
+    for each in distilled.blocks:
+        if each.fate in FATES:
+            block = each.block
+            yield {"What goes": block.title, "Tokens": block.tokens, "Why": FATES[each.fate]}
 
 
-def _worth_table(blocks: Iterable[Mapping[str, Any]], *, is_detail: bool = True) -> Table:
-    rows: list[tuple[Cell, ...]] = []
+# Of a block that was not tried.
+NOT_MEASURED: Mapping[str, Any] = {"model": "", "value": None, "interval": (), "cases": ()}
+
+
+def _worth(blocks: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Cell]]:
     for block in blocks:
-        text = block["path"] if block["kind"] == "file" else block["text"]
         fate = "hurts" if block["fate"] == "harmful" else block["fate"]
         if block["beside"]:
             fate += f", with {counted(block['beside'], 'other block')}"
-        head: tuple[Cell, ...] = (text, block["tokens"])
-        for each in block["worth"]:
-            low, high = each["interval"]
-            worth = Measure(each["value"] or 0.0, low, high)
-            rows.append((*head, each["model"], worth, ", ".join(each["cases"]), fate))
-            head = ("", "")  # the next row is about the same block
-        if not block["worth"]:
-            rows.append((*head, "", None, "", fate))
-    return Table(columns=WORTH, rows=tuple(rows), is_detail=is_detail)
+        for each in block["worth"] or [NOT_MEASURED]:
+            yield {
+                "Block": block["path"] if block["kind"] == "file" else block["text"],
+                "Tokens": block["tokens"],
+                "Student": each["model"],
+                "Worth in points": Measure(each["value"], *each["interval"]),
+                "Needed by": ", ".join(each["cases"]),
+                "": fate,
+            }
 
 
 def _notes(distilled: Distilled) -> Iterator[Note]:
@@ -139,11 +128,11 @@ def _notes(distilled: Distilled) -> Iterator[Note]:
         for verdict in held_out.verdicts:
             if verdict.lift is None:
                 continue
-            change = f"{signed_points(verdict.lift)} points against the whole skill"
-            if verdict.interval:
-                low, high = map(signed_points, verdict.interval)
-                change += f" (95% interval {low} to {high})"
-            yield Note(f"{verdict.model} on {cases}, compared once: {change}.", "caveat")
+            change = format_cell(
+                Measure(verdict.lift, *(verdict.interval or (None, None))), "points"
+            )
+            words = f"{verdict.model} on {cases}, compared once with the whole skill"
+            yield Note(f"{words}: {change} points.", "caveat")
     ablation = distilled.ablation
     failing = [case for case in ablation.cases if ablation.fails(case)]
     if failing and not distilled.halted:
@@ -154,37 +143,25 @@ def _notes(distilled: Distilled) -> Iterator[Note]:
     if ablation.accepted and not distilled.within and "dropped" in fates:
         why = "No train case was seen to need what was dropped."
         yield Note(f"{why} If some of it matters to you, add a case that needs it.", "caveat")
-    yield Note(f"It took {counted(distilled.engine.trials, 'trial')}.", "detail")
 
 
-def _next(distilled: Distilled) -> Iterator[NextCommand]:
-    if any(each.worth for each in distilled.blocks):
-        skill = distilled.whole.folder or distilled.whole.name
-        yield NextCommand(f"upskill show {skill} --worth", "See what each line is worth")
-
-
-def _to_json(distilled: Distilled) -> dict[str, Any]:
+def _to_json(distilled: Distilled, conclusion: str) -> dict[str, Any]:
     before, after = distilled.tokens
     held_out = distilled.held_out
+    front = [
+        {"version": point.name, "pass_rate": point.rate.to_dict()}
+        | pick(point, "model", "tokens", "change")
+        for point in distilled.front
+    ]
     return {
         "skill": distilled.whole.name,
         "decision": distilled.decision,
-        "conclusion": conclusion(distilled),
+        "conclusion": conclusion,
         "tokens": {"before": before, "after": after},
         "tolerance": distilled.ablation.tolerance,
-        "front": [
-            {
-                "version": point.name,
-                "model": point.model,
-                "tokens": point.tokens,
-                "pass_rate": point.rate.to_dict(),
-                "change": point.change.to_dict() if point.change else None,
-            }
-            for point in distilled.front
-        ],
-        "blocks": [each.to_dict() for each in distilled.blocks],
-        "held_out": held_out
-        and {"run": held_out.run.id, "models": [each.to_dict() for each in held_out.verdicts]},
+        "front": front,
+        "blocks": to_plain(distilled.blocks),
+        "held_out": held_out and {"run": held_out.run.id, "models": to_plain(held_out.verdicts)},
         "trials": distilled.engine.trials,
         "halted": distilled.halted or None,
         "body": distilled.skill.body,

@@ -6,16 +6,15 @@ decision does not hold for its model. Otherwise it is skipped, with the same det
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from upskill.plain import counted
-from upskill.reports.numbers import INVALID, interval_in_points, points
+from upskill.reports.numbers import INVALID, UNKNOWN, points
 from upskill.reports.remarks import bug_heading, describe_leak
 from upskill.reports.report import Test, TestSuite
 from upskill.runs.planning.plan import Result
 from upskill.runs.results.evaluation import Evaluation
-from upskill.verdicts.line import describe_verdict, verdict_line
+from upskill.verdicts.line import describe_verdict, signed_points, verdict_line
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Ruling
 from upskill.verdicts.verdict import Reason, Verdict
@@ -29,51 +28,41 @@ def test_suites(
     evaluation: Evaluation, failed: Callable[[], Iterable[Result]]
 ) -> Iterator[TestSuite]:
     """A suite for each model. `failed`: the trials with the skill that did not pass."""
-    details = _details(evaluation, failed())
+    details: dict[tuple[str, str], str] = {}
+    for result in failed():
+        prompt = evaluation.run.plan.suite.by_id[result.trial.case].prompt
+        details.setdefault((result.trial.model, result.trial.case), _describe(result, prompt))
     for verdict in evaluation.verdicts:
         notes = [verdict_line(verdict), *verdict.caveats]
         notes += [f"Note: {line}" for line in evaluation.warnings]
         yield TestSuite(
             name=evaluation.full_names[verdict.model],
-            properties=tuple(_properties(verdict)),
+            properties=dict(_properties(verdict)),
             tests=tuple(_tests(evaluation, verdict, details)),
             output="".join(f"{line}\n" for line in notes),
         )
 
 
 def _tests(evaluation: Evaluation, verdict: Verdict, details: Details) -> Iterator[Test]:
-    has_error = False
+    tests: list[Test] = []
     for trial, reason in evaluation.invalid[:1]:
-        has_error = True
         message = f"{INVALID} ({describe_leak(trial, reason)})"
-        yield Test(group="isolation", name="the arms are isolated", kind="error", message=message)
+        tests.append(Test("isolation", "the arms are isolated", "error", message))
     bugs = [traceback for trial, _, traceback in evaluation.bugs if trial.model == verdict.model]
     if bugs:
-        has_error = True
-        yield Test(
-            group="upskill",
-            name="no trial hits a bug in upskill",
-            kind="error",
-            message=bug_heading(len(bugs)),
-            details=bugs[0],
-        )
+        name = "no trial hits a bug in upskill"
+        tests.append(Test("upskill", name, "error", bug_heading(len(bugs)), bugs[0]))
     rulings = [ruling for model, ruling in evaluation.rulings if model == verdict.model]
     for ruling in rulings:
-        name = ruling.requirement.text
-        if ruling.held:
-            yield Test(group="requirement", name=name)
-        else:
-            yield Test(group="requirement", name=name, kind="failure", message=ruling.reason)
-    for test in _cases(evaluation, verdict.model, rulings, details):
-        has_error = has_error or test.kind == "error"
-        yield test
+        test = Test("requirement", ruling.requirement.text)
+        if not ruling.held:
+            test = Test("requirement", ruling.requirement.text, "failure", ruling.reason)
+        tests.append(test)
+    tests += _cases(evaluation, verdict.model, rulings, details)
+    yield from tests
+    has_error = any(test.kind == "error" for test in tests)
     if verdict.reason == Reason.ERRORS and not has_error:  # those of the baseline
-        yield Test(
-            group="upskill",
-            name="enough trials are graded",
-            kind="error",
-            message=describe_verdict(verdict),
-        )
+        yield Test("upskill", "enough trials are graded", "error", describe_verdict(verdict))
 
 
 def _cases(
@@ -83,59 +72,44 @@ def _cases(
     required = [ruling.requirement.text for ruling in about_cases]
     missed = any(not ruling.held for ruling in about_cases)
     holds = f"{', '.join(required)} holds" if required else "no requirement covers it"
+    group = " and ".join(required) or evaluation.plan.skill.name
     unfinished = evaluation.unfinished.get(model)
-    by_case: dict[str, list[Outcome]] = defaultdict(list)
+    by_case: dict[str, list[Outcome]] = {}
     for row in evaluation.outcomes_of(model):
         if row.arm == "skill" and unfinished is None:
-            by_case[row.case].append(row)
+            by_case.setdefault(row.case, []).append(row)
     for case in evaluation.plan.suite.cases:
-        rows = by_case[case.id]
-        group = " and ".join(required) or evaluation.plan.skill.name
+        rows = by_case.get(case.id, [])
         seconds = sum(row.seconds for row in rows)
-        if rows and all(row.passed for row in rows):
-            yield Test(group=group, name=case.id, seconds=seconds)
+        passed = [row.passed for row in rows]
+        if rows and all(passed):
+            yield Test(group, case.id, seconds=seconds)
             continue
-        passed = sum(bool(row.passed) for row in rows)
-        message = f"{passed} of {counted(len(rows), 'run')} passed with the skill"
+        message = f"{passed.count(True)} of {counted(len(rows), 'run')} passed with the skill"
         kind = "failure" if missed else "skipped"
-        if not rows or any(row.passed is None for row in rows):
+        if not rows or None in passed:
             kind = "error" if missed or evaluation.has_failed else "skipped"
             message = "missing; see `upskill show`" if rows else str(unfinished or "not run")
         if kind == "skipped":
             message += f"; allowed: {holds}"
-        yield Test(
-            group=group,
-            name=case.id,
-            seconds=seconds,
-            kind=kind,
-            message=message,
-            details=details.get((model, case.id), "") if rows else "",
-        )
+        described = details.get((model, case.id), "") if rows else ""
+        yield Test(group, case.id, kind, message, described, seconds=seconds)
 
 
 def _properties(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """Of both readings: the one in the heading, and the other."""
     for prefix, reading in (("", verdict.heading), ("other:", verdict.other)):
         if reading is not None:
+            interval = reading.interval and " to ".join(map(signed_points, reading.interval))
             yield f"{prefix}decision", reading.decision
             yield f"{prefix}about", reading.about
             yield f"{prefix}reason", reading.reason or ""
             yield f"{prefix}lift", points(reading.lift)
-            yield f"{prefix}interval", interval_in_points(reading.interval)
-
-
-def _details(evaluation: Evaluation, failed: Iterable[Result]) -> Details:
-    """Of the first trial of each model and case that did not pass: prompt, answer and findings."""
-    details: dict[tuple[str, str], str] = {}
-    for result in failed:
-        key = (result.trial.model, result.trial.case)
-        if key not in details:
-            prompt = evaluation.run.plan.suite.by_id[result.trial.case].prompt
-            details[key] = _describe(result, prompt)
-    return details
+            yield f"{prefix}interval", interval or UNKNOWN
 
 
 def _describe(result: Result, prompt: str) -> str:
+    """A trial that did not pass: prompt, answer and findings."""
     answer = result.trace.answer if result.trace else ""
     if len(answer) > MAX_ANSWER:
         answer = f"{answer[:MAX_ANSWER]}\n…"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from upskill.reports.json import named, pick
 from upskill.reports.trial_rows import author_of
 from upskill.runs.results.choices import Choice, cheapest, list_choices, pareto
 from upskill.runs.results.diagnosis import diagnose
@@ -52,17 +53,14 @@ COLUMNS: tuple[str, ...] = (
     "bugs",
     "caveats",
 )
-OF_VERDICT = (
-    "model",
-    "decision",
-    "about",
-    "lift",
-    "level",
-    "reason",
-    "cases",
-    "pairs",
-    "token_savings",
-)
+# The same of each arm, by the name of its column.
+OF_ARM = {
+    "pass_rate": "pass_rate",
+    "tokens": "total_tokens",
+    "turns": "turns",
+    "calls": "tool_calls",
+    "tool_errors": "tool_errors",
+}
 
 MAX_GROUPS = 40  # groups per kind: those with most cases
 NOT_TAGGED = "(no tag)"
@@ -70,31 +68,34 @@ NOT_TAGGED = "(no tag)"
 
 def document(evaluation: Evaluation) -> dict[str, Any]:
     plan, stored = evaluation.plan, evaluation.run.plan
-    return {
+    models: list[dict[str, Any]] = []
+    for verdict in evaluation.verdicts:
+        diagnosis: dict[str, list[str]] = {}
+        for each in diagnose(evaluation.outcomes_of(verdict.model)):
+            for problem in each.problems:
+                diagnosis.setdefault(problem, []).append(each.case)
+        models.append(verdict.to_dict() | {"diagnosis": diagnosis})
+    judge_errors: list[tuple[object, ...]] = []
+    for model, by_arm in evaluation.judge_errors.items():
+        judge_errors += ((model, arm, *counts) for arm, counts in by_arm.items())
+    document = {
         "run": evaluation.run.id,
-        "skill": {key: getattr(stored.skill, key) for key in ("name", "fingerprint", "tokens")},
+        "skill": pick(stored.skill, "name", "fingerprint", "tokens"),
         "suite": {
             "cases": len(plan.suite.cases),
             "fresh": len(evaluation.fresh),
             "fingerprint": stored.suite.fingerprint,
-            "part": asdict(plan.suite.part) if plan.suite.part else None,
+            "part": plan.suite.part and asdict(plan.suite.part),
             "authors": count_authors(case.metadata for case in plan.suite.cases),
         },
-        "models": [
-            verdict.to_dict() | {"diagnosis": _diagnosis(evaluation, verdict.model)}
-            for verdict in evaluation.verdicts
-        ],
+        "models": models,
         "groups": _lifts_by_group(evaluation),
         "requirements": requirements(evaluation.rulings),
         "errors": errors([evaluation]),
         "judge": plan.judge
         and {
             "model": plan.judge.name,
-            "errors": [
-                {"model": model, "arm": arm, "ungraded": ungraded, "trials": trials}
-                for model, by_arm in evaluation.judge_errors.items()
-                for arm, (ungraded, trials) in by_arm.items()
-            ],
+            "errors": named(judge_errors, "model", "arm", "ungraded", "trials"),
         },
         "bugs": bugs([evaluation]),
         "choices": _choices(evaluation),
@@ -106,14 +107,14 @@ def document(evaluation: Evaluation) -> dict[str, Any]:
             "cost_usd": rounded(stored.analysis.making_cost, 8),
             "source": stored.analysis.making_source,
         },
-        "snapshots": evaluation.snapshots,
-        "halted": evaluation.halted,
-        "stopped": [
-            {"model": model, "message": message} for model, message in evaluation.stopped.items()
-        ],
+        **pick(evaluation, "snapshots", "halted"),
+        "stopped": named(evaluation.stopped.items(), "model", "message"),
         "warnings": [*evaluation.warnings, *evaluation.caveats],
         "invalid": [{**asdict(trial), "reason": reason} for trial, reason in evaluation.invalid],
-    } | ({"feedback": {"marks": count_marks(evaluation.reviews)}} if evaluation.reviews else {})
+    }
+    if evaluation.reviews:
+        document["feedback"] = {"marks": count_marks(evaluation.reviews)}
+    return document
 
 
 def requirements(rulings: Iterable[tuple[str, Ruling]]) -> list[dict[str, Any]]:
@@ -121,60 +122,43 @@ def requirements(rulings: Iterable[tuple[str, Ruling]]) -> list[dict[str, Any]]:
         {
             "model": model,
             "requirement": ruling.requirement.text,
-            "held": ruling.held,
-            "reason": ruling.reason,
+            **pick(ruling, "held", "reason"),
         }
         for model, ruling in rulings
     ]
 
 
 def errors(evaluations: Iterable[Evaluation]) -> list[dict[str, Any]]:
-    return [
-        {"model": model, "message": message, "trials": trials}
-        for evaluation in evaluations
-        for model, message, trials in evaluation.errors
-    ]
+    rows = [row for each in evaluations for row in each.errors]
+    return named(rows, "model", "message", "trials")
 
 
 def bugs(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    messages = [row for each in evaluations for row in each.bug_messages]
     return {
         "trials": sum(evaluation.bug_count for evaluation in evaluations),
-        "messages": [
-            {"message": message, "trials": trials}
-            for evaluation in evaluations
-            for message, trials in evaluation.bug_messages
-        ],
+        "messages": named(messages, "message", "trials"),
     }
 
 
-def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
-    cases: dict[str, list[str]] = {}
-    for diagnosis in diagnose(evaluation.outcomes_of(model)):
-        for kind in diagnosis.problems:
-            cases.setdefault(kind, []).append(diagnosis.case)
-    return cases
-
-
 def _choices(evaluation: Evaluation) -> dict[str, Any]:
-    choices = (
-        () if evaluation.leaked else list_choices(evaluation.outcomes)
-    )  # such numbers cannot guide a choice
-
-    def to_dict(choice: Choice) -> dict[str, Any]:
-        return {
-            "model": choice.model,
-            "arm": choice.arm,
-            "pass_rate": rounded(choice.pass_rate),
-            "interval": rounded_interval(choice.interval),
-            "cost_per_task": rounded(choice.cost_per_task, 8),
-        }
-
+    # Where a skill leaked, numbers cannot guide a choice.
+    choices = () if evaluation.leaked else list_choices(evaluation.outcomes)
     target = evaluation.run.plan.analysis.target
     best = cheapest(choices, target) if target is not None else None
     return {
-        "pareto": [to_dict(choice) for choice in pareto(choices)],
+        "pareto": [_choice_to_json(choice) for choice in pareto(choices)],
         "target": target,
-        "cheapest": to_dict(best) if best else None,
+        "cheapest": best and _choice_to_json(best),
+    }
+
+
+def _choice_to_json(choice: Choice) -> dict[str, Any]:
+    return {
+        **pick(choice, "model", "arm"),
+        "pass_rate": rounded(choice.pass_rate),
+        "interval": rounded_interval(choice.interval),
+        "cost_per_task": rounded(choice.cost_per_task, 8),
     }
 
 
@@ -200,28 +184,21 @@ def _lifts(evaluation: Evaluation, groups: Mapping[str, list[str]]) -> Iterator[
 def verdict_row(run: Run, verdict: Verdict) -> dict[str, Any]:
     arms = (verdict.baseline, verdict.skill)
     costs = [arm.cost_usd for arm in arms]
-    low, high = verdict.interval or (None, None)
-    row: dict[str, Any] = {"run": run.id, "created": run.created, "skill": run.skill}
-    row |= {name: getattr(verdict, name) for name in OF_VERDICT}
-    row |= {
-        "low": low,
-        "high": high,
+    row: dict[str, Any] = {
+        "run": run.id,
+        "created": run.created,
+        "skill": run.skill,
         "cost_usd": None if None in costs else sum(cost or 0.0 for cost in costs),
         "missing": sum(arm.missing for arm in arms),
-        "activated": verdict.activation.rate if verdict.activation else None,
+        "activated": verdict.activation and verdict.activation.rate,
         "bugs": sum(arm.bugs for arm in arms),
         "caveats": " ".join(verdict.caveats),
     }
     for arm in arms:
-        row |= {
-            f"{arm.arm}_pass_rate": arm.pass_rate,
-            f"{arm.arm}_tokens": arm.total_tokens,
-            f"{arm.arm}_turns": arm.turns,
-            f"{arm.arm}_calls": arm.tool_calls,
-            f"{arm.arm}_tool_errors": arm.tool_errors,
-        }
-    if verdict.other:
-        low, high = verdict.other.interval or (None, None)
-        row |= {"other_decision": verdict.other.decision, "other_lift": verdict.other.lift}
-        row |= {"other_low": low, "other_high": high}
-    return {name: row.get(name) for name in COLUMNS}
+        row |= {f"{arm.arm}_{name}": getattr(arm, field) for name, field in OF_ARM.items()}
+    for prefix, reading in (("", verdict.heading), ("other_", verdict.other)):
+        if reading is not None:
+            low, high = reading.interval or (None, None)
+            row |= {f"{prefix}decision": reading.decision, f"{prefix}lift": reading.lift}
+            row |= {f"{prefix}low": low, f"{prefix}high": high}
+    return {name: row.get(name, getattr(verdict, name, None)) for name in COLUMNS}

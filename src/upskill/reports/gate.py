@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from upskill.plain import counted
+from upskill.reports.json import pick
 from upskill.reports.numbers import dollars, first_of, format_cell
 from upskill.reports.report import (
     Cell,
     Change,
-    Column,
     Headline,
     NextCommand,
     Note,
@@ -26,9 +26,8 @@ from upskill.reports.report import (
 from upskill.runs.running.gate import Answer, Checked
 from upskill.skills.changes import SkillChange
 from upskill.traces import NO_USAGE, Usage
-from upskill.verdicts.gate import MARKS, Mark, worst_mark
+from upskill.verdicts.gate import MARKS, Mark
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import Verdict
 
 MAX_CASES = 8  # that are named
 # What to do with a skill of a library.
@@ -53,7 +52,7 @@ class GateResult:
     notes: Sequence[str] = ()
     calls: int = 0  # of this command
     usage: Usage = NO_USAGE
-    command: Callable[[Checked], str] = field(default=lambda _: "")  # that makes a row again
+    command: Callable[[Checked], str] = lambda _: ""  # that makes a row again
 
     def blocks(self, checked: Checked) -> bool:
         return checked.mark == "block" or (self.strict and checked.mark in ("warn", "open"))
@@ -89,11 +88,11 @@ def report_gate(result: GateResult) -> Report:
         subject=f"Compared with {result.commit[:10] or 'no skill'}",
         name="ci",
         data=_to_json(result),
-        headlines=tuple(_headlines(result)),
-        tables=tuple(_tables(result)),
-        notes=tuple(_notes(result)),
-        next=tuple(_next(result)),
-        tests=lambda: _tests(result),
+        headlines=[*_headlines(result)],
+        tables=[Table.of(_rows(result), note=_spent(result))],
+        notes=[*_notes(result)],
+        next=[*_next(result)],
+        tests=lambda: [TestSuite(name="upskill ci", tests=[*_tests(result)])],
     )
 
 
@@ -105,44 +104,33 @@ def advice(checked: Checked) -> str:
 
 
 def _headlines(result: GateResult) -> Iterator[Headline]:
-    marks: list[Mark] = [each.mark for each in result.measured if each.mark]
-    mark = "block" if result.is_blocked else worst_mark(marks) or "pass"
-    yield Headline(f"{result.summary}.", MARK_TONES[mark], MARKS[mark])
-    yield from (_headline(each, result) for each in result.measured)
-
-
-def _headline(checked: Checked, result: GateResult) -> Headline:
-    mark = checked.mark or "open"
-    name = f"`{checked.change.path}`{_origin(checked.change, result)}"
-    if checked.model:
-        name += f", {checked.model}"
-    words = reason_of(checked)
-    if not result.commit:
-        words = f"{advice(checked)}: {words}"
-    return Headline(f"{name}: {words}.", MARK_TONES[mark], MARKS[mark])
-
-
-def _tables(result: GateResult) -> Iterator[Table]:
-    if not result.measured:
-        return
-    columns = [Column("Skill", "code"), Column("Model"), Column("Result")]
-    if result.commit:
-        columns.append(Column("Before → now", "share"))
-    columns.append(Column("Without → with", "share", spare=bool(result.commit)))
-    rows: list[tuple[Cell, ...]] = []
+    measured = result.measured  # the worst first
+    mark = measured[0].mark if measured else "pass"
+    yield _marked(f"{result.summary}.", "block" if result.is_blocked else mark)
     for each in result.measured:
-        mark = each.mark or "open"
-        label = "" if result.commit else advice(each)
-        cells: list[Cell] = [
-            each.change.path,
-            each.model,
-            Headline(label, MARK_TONES[mark], MARKS[mark]),
-        ]
+        name = f"`{each.change.path}`{_origin(each.change, result)}"
+        if each.model:
+            name += f", {each.model}"
+        if not result.commit:
+            name += f": {advice(each)}"
+        yield _marked(f"{name}: {reason_of(each)}.", each.mark)
+
+
+def _marked(text: str, mark: Mark | None) -> Headline:
+    return Headline(text, MARK_TONES[mark or "open"], MARKS[mark or "open"])
+
+
+def _rows(result: GateResult) -> Iterator[Mapping[str, Cell]]:
+    for each in result.measured:
+        row: dict[str, Cell] = {
+            "Skill": each.change.path,
+            "Model": each.model,
+            "Result": _marked("" if result.commit else advice(each), each.mark),
+        }
         if result.commit:
-            cells.append(_rates(each.edit))
-        cells.append(_rates(each.use))
-        rows.append(tuple(cells))
-    yield Table(columns=tuple(columns), rows=tuple(rows), note=_spent(result))
+            row["Before → now"] = _rates(each.edit)
+        row["Without → with"] = _rates(each.use)
+        yield row
 
 
 def _origin(change: SkillChange, result: GateResult) -> str:
@@ -171,47 +159,44 @@ def reason_of(checked: Checked) -> str:
     if checked.use:
         beside = "against no skill: " if checked.edit else ""
         reasons.append(f"{beside}{checked.use.assessment.words}")
-    if checked.use and checked.use.assessment.mark == "warn":
-        reasons += _bill(checked.use.verdict)
+        change = checked.use.verdict.total_tokens
+        if checked.use.assessment.mark == "warn" and change and change.after > change.before:
+            more = round((change.after - change.before) / checked.use.verdict.pairs)
+            reasons.append(f"it costs {counted(more, 'token')} a trial")
     if checked.dropped:
         also = ", which count in before → now" if checked.edit else ""
         reasons.append(f"removes or changes {counted(checked.dropped, 'case')} in its suite{also}")
     return "; ".join(reasons)
 
 
-def _bill(verdict: Verdict) -> Iterator[str]:
-    """What a skill without effect costs."""
-    change = verdict.total_tokens
-    if change is not None and change.after > change.before:
-        more = (change.after - change.before) / verdict.pairs
-        yield f"it costs {counted(round(more), 'token')} a trial"
-
-
 def _notes(result: GateResult) -> Iterator[Note]:
+    lines: list[str] = []
     for each in result.measured:
-        yield from (Note(line, "caveat") for line in _lost_cases(each))
+        lines += _lost_cases(each)
     if result.untested:
         names = ", ".join(f"`{name}`" for name in result.untested)
         why = "Not run, because they have no test cases"
-        yield Note(f"{why}: {names}. `upskill tests SKILL` writes some.", "caveat")
-    yield from (Note(line, "caveat") for line in (*_other_changes(result), *result.notes))
+        lines.append(f"{why}: {names}. `upskill tests SKILL` writes some.")
+    lines += [*_other_changes(result), *result.notes]
     if result.measured and not result.commit:
-        yield Note(BY_CHANCE, "caveat")
+        lines.append(BY_CHANCE)
+    for line in lines:
+        yield Note(line, "caveat")
 
 
 def _lost_cases(checked: Checked) -> Iterator[str]:
     """By name: what got worse, where the mark says so."""
     name = f"`{checked.change.path}`"
     for answer, other in ((checked.edit, "before"), (checked.use, "without it")):
-        if answer is None or answer.assessment.mark == "pass":
+        mark = answer.assessment.mark if answer else "pass"
+        if answer is None or mark == "pass":
             continue
-        is_worse = answer.assessment.mark == "block"
         lost = answer.assessment.lost
-        if lost and (is_worse or answer is checked.edit):
+        if lost and (mark == "block" or answer is checked.edit):
             yield f"{name} no longer passes {_names(lost)}: each passed every time {other}, and never now."
         fewer = losing_cases(answer.evaluation.outcomes_of(checked.model))
         fewer = [case for case in fewer if case not in lost]
-        if fewer and is_worse:
+        if fewer and mark == "block":
             yield f"{name} passes {_names(fewer)} less often than {other}."
 
 
@@ -265,26 +250,27 @@ def _next(result: GateResult) -> Iterator[NextCommand]:
         return
 
 
-def _tests(result: GateResult) -> Iterator[TestSuite]:
+def _tests(result: GateResult) -> Iterator[Test]:
     """A failure is what the command fails for."""
-    yield TestSuite(name="upskill ci", tests=tuple(_test(each, result) for each in result.checked))
-
-
-def _test(checked: Checked, result: GateResult) -> Test:
-    path, name = checked.change.path, checked.model or checked.change.kind
-    if checked.mark is None:
-        return Test(group=path, name=name, kind="skipped", message=checked.change.kind)
-    reason = reason_of(checked)
-    lines = [
-        reason,
-        f"before → now: {format_cell(_rates(checked.edit))}",
-        f"without → with: {format_cell(_rates(checked.use))}",
-        *_lost_cases(checked),
-    ]
-    text = "\n".join(lines)
-    if result.blocks(checked):
-        return Test(group=path, name=name, kind="failure", message=reason, details=text)
-    return Test(group=path, name=name, output=text)
+    for checked in result.checked:
+        path, name = checked.change.path, checked.model or checked.change.kind
+        if checked.mark is None:
+            yield Test(path, name, "skipped", checked.change.kind)
+            continue
+        reason = reason_of(checked)
+        lines = [
+            reason,
+            f"before → now: {format_cell(_rates(checked.edit))}",
+            f"without → with: {format_cell(_rates(checked.use))}",
+            *_lost_cases(checked),
+        ]
+        text = "\n".join(lines)
+        is_blocked = result.blocks(checked)
+        yield (
+            Test(path, name, "failure", reason, text)
+            if is_blocked
+            else Test(path, name, output=text)
+        )
 
 
 # As JSON. The keys are stable; new ones may be added.
@@ -324,12 +310,8 @@ def _row_to_json(checked: Checked, result: GateResult) -> dict[str, Any]:
 
 
 def _answer_to_json(answer: Answer) -> dict[str, Any]:
-    assessment = answer.assessment
     return {
-        "mark": assessment.mark,
-        "words": assessment.words,
-        "lost": list(assessment.lost),
-        "gained": list(assessment.gained),
+        **pick(answer.assessment, "mark", "words", "lost", "gained"),
         "run": answer.evaluation.run.id,
         **answer.verdict.to_dict(),
     }

@@ -22,9 +22,9 @@ from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.plain import counted
 from upskill.reports import figures
 from upskill.reports.evaluated import ReportContext, report_evaluation
-from upskill.reports.numbers import dollars, percent, points
-from upskill.reports.remarks import bug_note
-from upskill.reports.report import Headline, NextCommand, Note, Report
+from upskill.reports.numbers import dollars, format_cell, points
+from upskill.reports.remarks import find_alarms
+from upskill.reports.report import Change, Headline, NextCommand, Note, Report
 from upskill.suites import count_authors
 from upskill.traces import Step
 from upskill.verdicts.verdict import Verdict
@@ -101,7 +101,7 @@ def _notes(generated: Generated) -> Iterator[Note]:
     reported = generated.held_out or generated.fit
     for each in made.evaluations:
         if each.bugs and each is not reported:
-            yield bug_note(each, "")
+            yield from find_alarms(each, "")
     for line in _grounding_notes(generated):
         yield Note(line, "caveat")
     if generated.missing:
@@ -152,10 +152,10 @@ def _next(generated: Generated) -> Iterator[NextCommand]:
 
 
 def _rates(verdict: Verdict) -> str:
-    after = percent(verdict.skill.pass_rate)
-    if verdict.baseline.pass_rate is None:
-        return f"{after} with it"
-    return f"{percent(verdict.baseline.pass_rate)} → {after} ({points(verdict.lift)})"
+    before, after = verdict.baseline.pass_rate, verdict.skill.pass_rate
+    if before is None:
+        return f"{format_cell(after, 'share')} with it"
+    return f"{format_cell(Change(before, after), 'share')} ({points(verdict.lift)})"
 
 
 def step_line(number: int, step: Step) -> str:

@@ -23,7 +23,7 @@ def _add_suite(root: ET.Element, suite: TestSuite) -> None:
     element = ET.SubElement(root, "testsuite", name=_clean(suite.name))
     if suite.properties:
         properties = ET.SubElement(element, "properties")
-        for name, value in suite.properties:
+        for name, value in suite.properties.items():
             ET.SubElement(properties, "property", name=name, value=_clean(value))
     for test in suite.tests:
         case = ET.SubElement(

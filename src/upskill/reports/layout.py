@@ -13,8 +13,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from upskill.reports.report import Column
+from upskill.reports.report import Column, Tone
 
+COLORS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "neutral": ""}
 GAP = 2  # spaces between columns
 MIN_PROSE = 20  # characters of a column that is wrapped
 
@@ -31,21 +32,20 @@ class Paragraph:
     def __init__(
         self, text: str, style: str = "", *, indent: int = 2, hanging: int = 0, folds: bool = False
     ) -> None:
-        self.text, self.style, self.indent, self.hanging = text, style, indent, hanging
-        self.folds = folds
+        self.lines = text.splitlines() or [""]
+        self.style = style
+        self.wrapper = textwrap.TextWrapper(
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + hanging),
+            break_long_words=folds,
+            break_on_hyphens=False,
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         style = console.get_style(self.style) if self.style else Style.null()
-        for line in self.text.splitlines() or [""]:
-            wrapped = textwrap.wrap(
-                line,
-                max(20, options.max_width),
-                initial_indent=" " * self.indent,
-                subsequent_indent=" " * (self.indent + self.hanging),
-                break_long_words=self.folds,
-                break_on_hyphens=False,
-            )
-            for part in wrapped or [""]:
+        self.wrapper.width = max(20, options.max_width)
+        for line in self.lines:
+            for part in self.wrapper.wrap(line) or [""]:
                 yield Segment(part, style)
                 yield Segment.line()
 
@@ -63,7 +63,9 @@ class FittedTable:
         self.indent = indent
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths = {place: self._width(place) for place in range(len(self.columns))}
+        widths: dict[int, int] = {}
+        for place, column in enumerate(self.columns):
+            widths[place] = max(cell_len(column.name), *(row[place].cell_len for row in self.rows))
         for place, column in enumerate(self.columns):
             if column.spare and self._excess(widths, options) > 0:
                 del widths[place]
@@ -78,15 +80,12 @@ class FittedTable:
             widths[widest] -= excess
         table = Table.grid(padding=(0, GAP, 0, 0))
         for place, width in widths.items():
-            table.add_column(justify=self.columns[place].justify, width=width)
-        table.add_row(*(Text(self.columns[place].name, style="bold") for place in widths))
-        for row in self.rows:
+            justify = "right" if self.columns[place].is_number else "left"
+            table.add_column(justify=justify, width=width)
+        heads = [Text(column.name, style="bold") for column in self.columns]
+        for row in (heads, *self.rows):
             table.add_row(*(row[place] for place in widths))
         yield Padding(table, (0, 0, 0, self.indent))
-
-    def _width(self, place: int) -> int:
-        name = self.columns[place].name
-        return max(cell_len(name), *(row[place].cell_len for row in self.rows))
 
     def _excess(self, widths: dict[int, int], options: ConsoleOptions) -> int:
         gaps = GAP * (len(widths) - 1)

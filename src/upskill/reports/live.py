@@ -29,7 +29,7 @@ from upskill.reports.cases import CaseReader
 from upskill.reports.comparison import report_comparison
 from upskill.reports.evaluated import ReportContext, report_evaluation
 from upskill.reports.html import Surroundings, asset, policy_of, render
-from upskill.reports.report import CaseGroup, Note, Report, Table
+from upskill.reports.report import Note, Report, Table
 from upskill.reports.runs import latest_tables, read_rows, run_tables
 from upskill.reports.versions import report_versions
 from upskill.runs.planning.plan import Arm, Trial
@@ -133,17 +133,17 @@ class LivePage:
     def index(self, _: Mapping[str, str]) -> Page:
         runs = list(islice(self._listed(), MAX_RUNS + 1))
         shown = runs[:MAX_RUNS]
-        notes: list[Note] = []
+        note = ""
         if not runs:
-            notes.append(Note("No run is stored here yet. `upskill eval SKILL` makes one."))
-        if len(runs) > MAX_RUNS:
-            notes.append(Note(f"The latest {MAX_RUNS} runs. `upskill runs --all` has all of them."))
+            note = "No run is stored here yet. `upskill eval SKILL` makes one."
+        elif len(runs) > MAX_RUNS:
+            note = f"The latest {MAX_RUNS} runs. `upskill runs --all` has all of them."
         report = Report(
             title="Skills and runs",
             data={},
             subject=self.store.location or "",
-            tables=tuple(self._tables(shown)),
-            notes=tuple(notes),
+            tables=self._tables(shown),
+            notes=[Note(note)] if note else (),
         )
         return Page(report=report, addresses=self._addresses(shown), is_running=True)
 
@@ -153,13 +153,12 @@ class LivePage:
             if run.purpose != "search" or self.store.is_claimed(run):
                 yield run
 
-    def _tables(self, runs: Sequence[Run], *between: Table) -> Iterator[Table]:
+    def _tables(self, runs: Sequence[Run]) -> list[Table]:
         """The latest verdict of each skill and model, and of each run."""
         rows = read_rows(self.store, runs)
-        yield from latest_tables(row for row in rows[::-1] if not row.is_trigger_test)
-        yield from between
-        for table in run_tables(rows):
-            yield replace(table, title=table.title or "Runs")
+        latest = latest_tables(row for row in rows[::-1] if not row.is_trigger_test)
+        results, *tests = run_tables(rows)
+        return [*latest, replace(results, title="Runs"), *tests]
 
     def _addresses(self, runs: Iterable[Run]) -> dict[str, str]:
         """Of what tables name."""
@@ -189,9 +188,9 @@ class LivePage:
         mark_shown(self.store, run)
         reader = CaseReader(evaluation_of(self.store, run), self.store)
         case = reader.case(asked["case"])
-        group = CaseGroup(outcome=case.outcome, title=reader.titles[case.outcome], cases=(case,))
+        group = reader.group(case.outcome, [case])
         return Page(
-            report=Report(title=case.id, data={}, subject=run.id, groups=lambda: (group,)),
+            report=Report(title=case.case.id, data={}, subject=run.id, groups=lambda: (group,)),
             run=run.id,
             links=(*self._links(run.skill), (run.id, self.path("run", run.id))),
         )
@@ -206,7 +205,7 @@ class LivePage:
         versions = replace(report.tables[0], title="Versions")
         compared = f"{self.path('compare')}?skill={quote(name, safe='')}"
         return Page(
-            report=replace(report, title=name, tables=tuple(self._tables(runs, versions))),
+            report=replace(report, title=name, tables=[*self._tables(runs), versions]),
             links=(("All runs", self.path()), ("Compare its latest runs", compared)),
             addresses=self._addresses(runs),
         )

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from upskill.experiments.matrix import Matrix
 from upskill.experiments.shadowing import Conflict
 from upskill.plain import counted
-from upskill.reports.report import Cell, Column, Headline, Note, Report, Table, Tone
-from upskill.verdicts.line import signed_points
+from upskill.reports.json import to_plain
+from upskill.reports.numbers import format_cell
+from upskill.reports.report import Cell, Headline, Measure, Note, Report, Table, Tone
 
 MIN_SHARE = 0.05  # of a skill's requests: what the table names
-SELDOM = (
-    0.5  # of its requests: a skill that is opened less when it is alone needs another description
-)
-COLUMNS = (
-    Column("Whose requests"),
-    Column("Requests", "count"),
-    Column("Reach it", "share"),
-    Column("Alone", "share"),
-    Column("Opened instead"),
-    Column("Share", "share"),
-)
+SELDOM = 0.5  # of its requests: a skill opened less when it is alone needs another description
 
 
 def report_matrix(matrices: Sequence[Matrix]) -> Report:
@@ -31,16 +22,20 @@ def report_matrix(matrices: Sequence[Matrix]) -> Report:
     for matrix in matrices:
         student = f"{matrix.student}: " if len(matrices) > 1 else ""
         headlines += _headlines(matrix, student)
-        tables.append(_table(matrix, title=matrix.student if student else ""))
+        pairs = counted(len(matrix.requests) * (len(matrix.skills) - 1), "pair")
+        tried = counted(len(matrix.shadowing.catalogs), "set")
+        trials = counted(matrix.shadowing.trials, "trial")
+        note = f"It took {trials} with {tried} of installed skills. {pairs} in all."
+        tables.append(Table.of(_rows(matrix), matrix.student if student else "", note=note))
         notes += (Note(f"{student}{line}", "caveat") for line in _caveats(matrix))
     notes += (Note(line, "caveat") for line in matrices[0].notes)
     return Report(
         title="Who gets whose requests",
         name="matrix",
-        data={"students": [each.to_dict() for each in matrices]},
-        headlines=tuple(headlines),
-        tables=tuple(tables),
-        notes=tuple(notes),
+        data={"students": to_plain(matrices)},
+        headlines=headlines,
+        tables=tables,
+        notes=notes,
     )
 
 
@@ -68,12 +63,8 @@ def describe(matrix: Matrix, conflict: Conflict) -> str:
     others = ", ".join(sorted(conflict.others)) if len(conflict.others) < 4 else "the other skills"
     change = ""
     if conflict.change:
-        estimate, interval = conflict.change, ""
-        if estimate.low < estimate.high:
-            low, high = signed_points(estimate.low), signed_points(estimate.high)
-            interval = f", 95% interval {low} to {high}"
-        lost = signed_points(estimate.value)
-        change = f" ({lost} points of activation on these{interval})"
+        lost = format_cell(Measure.of(conflict.change), "points")
+        change = f" ({lost} points of activation on these)"
     advice = matrix.advice(conflict).words
     return f"{conflict.skill} loses {requests} beside {others}{change}. {advice}"
 
@@ -82,11 +73,9 @@ def _caveats(matrix: Matrix) -> Iterator[str]:
     for each in matrix.shadowing.conflicts:
         if each.shown or matrix.halted:
             continue
-        why = "but the test did not confirm it"
-        if each.cleared:
-            why = "but the test found no loss"
+        test = "found no loss" if each.cleared else "did not confirm it"
         others = ", ".join(sorted(each.others))
-        yield f"{each.skill} seemed to lose requests beside {others}, {why}."
+        yield f"{each.skill} seemed to lose requests beside {others}, but the test {test}."
     alone = {name: matrix.shadowing.alone(name) for name in matrix.requests}
     seldom = [name for name, rate in alone.items() if rate is not None and rate < SELDOM]
     if seldom:
@@ -96,20 +85,21 @@ def _caveats(matrix: Matrix) -> Iterator[str]:
         yield f"The catalog of {matrix.catalog} cuts or leaves out: {', '.join(cut)}."
 
 
-def _table(matrix: Matrix, title: str) -> Table:
-    rows: list[tuple[Cell, ...]] = []
+def _rows(matrix: Matrix) -> Iterator[Mapping[str, Cell]]:
     accused = {(each.skill, *each.others) for each in matrix.conflicts}
     for name, queries in matrix.requests.items():
-        shares, alone = matrix.shadowing.shares(name), matrix.shadowing.alone(name)
-        head: tuple[Cell, ...] = (name, len(queries), shares.get(name), alone)
-        for other, share in sorted(shares.items(), key=lambda each: -each[1]):
-            if other != name and (share >= MIN_SHARE or (name, other) in accused):
-                rows.append((*head, other or "nothing", share))
-                head = ("", "", "", "")  # the next row is about the same skill
-        if head[0]:
-            rows.append((*head, "", ""))
-    pairs = counted(len(matrix.requests) * (len(matrix.skills) - 1), "pair")
-    tried = counted(len(matrix.shadowing.catalogs), "set")
-    trials = counted(matrix.shadowing.trials, "trial")
-    note = f"It took {trials} with {tried} of installed skills. {pairs} in all."
-    return Table(columns=COLUMNS, rows=tuple(rows), title=title, note=note)
+        shares = matrix.shadowing.shares(name)
+        instead = {
+            other or "nothing": share
+            for other, share in sorted(shares.items(), key=lambda each: -each[1])
+            if other != name and (share >= MIN_SHARE or (name, other) in accused)
+        }
+        for other, share in (instead or {"": None}).items():
+            yield {
+                "Whose requests": name,
+                "Requests": len(queries),
+                "Reach it": shares.get(name),
+                "Alone": matrix.shadowing.alone(name),
+                "Opened instead": other,
+                "Share": share,
+            }

@@ -1,27 +1,20 @@
-"""Numbers as reports write them: a difference of shares in points, a relative change in %; a dash where not known."""
+"""Numbers as reports write them: a difference of shares in points; a dash where not known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from upskill.reports.report import Cell, Change, Headline, Kind, Measure, Rate
 from upskill.verdicts.line import signed_points
 from upskill.verdicts.verdict import REASONS, Reason
-
-if TYPE_CHECKING:
-    from upskill.verdicts.arms import ArmSummary, Interval
 
 UNKNOWN = "–"
 FREE = "free"
 INVALID = f"INVALID: {REASONS[Reason.ISOLATION]}"
 
 
-def percent(share: float | None, *, signed: bool = False) -> str:
-    if share is None:
-        return UNKNOWN
-    rounded = round(100 * share)
-    return f"{rounded:+d}%" if signed and rounded else f"{rounded}%"
+def percent(share: float) -> str:
+    return f"{round(100 * share)}%"
 
 
 def points(lift: float | None) -> str:
@@ -47,46 +40,25 @@ def first_of(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
-def interval_in_points(interval: Interval | None) -> str:
-    return UNKNOWN if interval is None else " to ".join(map(signed_points, interval))
-
-
-def pass_rate(arm: ArmSummary) -> str:
-    return f"{percent(arm.pass_rate)} ({arm.passed}/{arm.scored})" if arm.scored else UNKNOWN
-
-
-def before_after(before: str, after: str) -> str:
-    """Only the second if the first is unknown."""
-    return after if before == UNKNOWN else f"{before} → {after}"
-
-
 def format_cell(cell: Cell, kind: Kind = "text") -> str:
     """A cell as text. A share without its unit stands in points; a number that does not exist is a dash."""
     if isinstance(cell, Change):
         before, after = format_cell(cell.before, kind), format_cell(cell.after, kind)
-        return after if before == after == FREE else before_after(before, after)
+        is_same = before == UNKNOWN or before == after == FREE
+        return after if is_same else f"{before} → {after}"
     if isinstance(cell, Rate):
-        if not cell.of:
-            return UNKNOWN
-        return f"{percent(cell.value)} ({cell.passed:,}/{cell.of:,})"
+        return f"{percent(cell.value)} ({cell.passed:,}/{cell.of:,})" if cell.of else UNKNOWN
     if isinstance(cell, Measure):
-        return format_measure(cell, kind)
+        value = format_cell(cell.value, kind)
+        bounds = [format_cell(end, kind) for end in (cell.low, cell.high) if end is not None]
+        return f"{value} ({' to '.join(bounds)})" if bounds else value
     if isinstance(cell, Headline):
         return f"{cell.sign} {cell.text}".lstrip()
-    if cell is None or isinstance(cell, str):
-        return UNKNOWN if cell is None else cell
+    if cell is None:
+        return UNKNOWN
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return FORMATS[kind](cell)
-
-
-def format_measure(measure: Measure, kind: Kind = "points") -> str:
-    """+75 (+56 to +87)."""
-    if measure.value is None:
-        return UNKNOWN
-    write = FORMATS["points" if kind == "text" else kind]
-    bounds = [write(each) for each in (measure.low, measure.high) if each is not None]
-    return f"{write(measure.value)} ({' to '.join(bounds)})" if bounds else write(measure.value)
+    return cell if isinstance(cell, str) else FORMATS[kind](cell)
 
 
 def _whole(number: float) -> str:
@@ -99,7 +71,6 @@ FORMATS: Mapping[Kind, Callable[[float], str]] = {
     "count": _whole,
     "share": percent,
     "points": signed_points,
-    "change": lambda share: percent(share, signed=True),
     "decimal": lambda number: f"{number:.1f}",
     "dollars": dollars,
 }

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from upskill.plain import counted
-from upskill.reports.numbers import before_after, dollars, interval_in_points, pass_rate, points
+from upskill.plain import counted, dict_or_empty
+from upskill.reports.numbers import dollars, format_cell, points
+from upskill.reports.report import Change, Measure, Rate
 from upskill.runs.replay.receipt import Claims
 from upskill.skills import Skill
 from upskill.verdicts.line import decision_in_words
@@ -21,16 +22,13 @@ TO_FILL_IN = "_To be filled in by the owner._"
 
 def badge(verdicts: Sequence[Verdict]) -> str:
     """An SVG with the decision and the lift of the first model; of several, the least favorable decision."""
-    worst = next(
-        (verdict for verdict in verdicts if verdict.decision not in ("helps", "saves")), verdicts[0]
-    )
+    worst = next((each for each in verdicts if not each.is_beneficial), verdicts[0])
     label, value = "upskill", decision_in_words(worst.to_dict())
     if worst.lift is not None:
         value = f"{value} {points(worst.lift)}"
     left, right = (round(LETTER * len(text)) + 12 for text in (label, value))
-    title = escape(
-        f"{worst.model}: {before_after(pass_rate(worst.baseline), pass_rate(worst.skill))}"
-    )
+    rates = Change(Rate.of_arm(worst.baseline), Rate.of_arm(worst.skill))
+    title = escape(f"{worst.model}: {format_cell(rates)}")
     texts = "".join(
         f'<text x="{x}" y="14" text-anchor="middle">{escape(text)}</text>'
         for x, text in ((left / 2, label), (left + right / 2, value))
@@ -54,18 +52,23 @@ def card(
     skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], old: str = ""
 ) -> str:
     """NVIDIA's skill card, filled from the skill and its receipt. The owner fills in the rest, which is kept."""
-    metadata = skill.frontmatter.get("metadata")
-    fields: Mapping[str, Any] = {
-        **(metadata if isinstance(metadata, Mapping) else {}),
-        **skill.frontmatter,
-    }
-    rows = [
-        f"| {verdict.model} | {pass_rate(verdict.baseline)} | {pass_rate(verdict.skill)} | {points(verdict.lift)} | "
-        f"{interval_in_points(verdict.interval)} | {decision_in_words(verdict.to_dict())} |"
-        for verdict in verdicts
+    fields = {**dict_or_empty(skill.frontmatter.get("metadata")), **skill.frontmatter}
+    evaluation = [
+        f"{len(receipt['suite']['cases'])} cases, with and without the skill.",
+        "",
+        "| Model | Without | With | Lift | Decision |",
+        "| --- | --- | --- | --- | --- |",
     ]
-    cases = len(receipt["suite"]["cases"])
-    claims = claims_in_words(Claims.of(receipt))
+    for verdict in verdicts:
+        rates = [format_cell(Rate.of_arm(arm)) for arm in (verdict.baseline, verdict.skill)]
+        lift = format_cell(Measure(verdict.lift, *(verdict.interval or (None, None))), "points")
+        cells = [verdict.model, *rates, lift, decision_in_words(verdict.to_dict())]
+        evaluation.append(f"| {' | '.join(cells)} |")
+    evaluation += [
+        "",
+        "`upskill verify` recomputes these numbers from the recorded answers.",
+        f"Claimed by the author: {claims_in_words(Claims.of(receipt))}.",
+    ]
     sections = {
         "Description": skill.description,
         "Owner": str(fields.get("author") or fields.get("owner") or TO_FILL_IN),
@@ -76,29 +79,12 @@ def card(
         "References": TO_FILL_IN,
         "Skill Output": TO_FILL_IN,
         "Skill Version": f"{fields.get('version') or 'unnumbered'} (content {skill.visible_hash})",
-        "Evaluation": "\n".join(
-            [
-                f"{cases} cases, with and without the skill.",
-                "",
-                "| Model | Without | With | Lift | Interval | Decision |",
-                "| --- | --- | --- | --- | --- | --- |",
-                *rows,
-                "",
-                "`upskill verify` recomputes these numbers from the recorded answers.",
-                f"Claimed by the author: {claims}.",
-            ]
-        ),
+        "Evaluation": "\n".join(evaluation),
         "Ethical Considerations": TO_FILL_IN,
     }
-    written = {
-        title: text.strip()
-        for title, _, text in (part.partition("\n") for part in old.split("\n## ")[1:])
-    }
-    sections |= {
-        title: text
-        for title, text in written.items()
-        if title not in ("Skill Version", "Evaluation")
-    }
-    return f"# {skill.name}\n\n" + "\n".join(
-        f"## {title}\n\n{text}\n" for title, text in sections.items()
-    )
+    for part in old.split("\n## ")[1:]:
+        title, _, text = part.partition("\n")
+        if title not in ("Skill Version", "Evaluation"):
+            sections[title] = text.strip()
+    written = "\n".join(f"## {title}\n\n{text}\n" for title, text in sections.items())
+    return f"# {skill.name}\n\n{written}"

@@ -6,11 +6,13 @@ everywhere. What stands between backticks in a sentence is code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from upskill.runs.planning.plan import CheckFinding
+from upskill.plain import counted
+from upskill.runs.planning.plan import CheckFinding, Result
+from upskill.runs.planning.stored_plan import StoredCase
 from upskill.traces import Step
 from upskill.verdicts.line import SIGNS, decision_in_words
 
@@ -25,9 +27,42 @@ Kind = Literal[
     "count",  # 1,795
     "share",  # 0.77 is 77%
     "points",  # 0.45 is +45
-    "change",  # 0.2 is +20%
     "decimal",  # 2.5
     "dollars",  # 0 is "free", None is a dash
+]
+# Columns that are not text or counts, by name.
+KINDS: Mapping[Kind, Sequence[str]] = {
+    "code": ["Run", "Id", "Hash", "Parent", "File", "Requirement"],
+    "share": [
+        *("Passes", "Passed", "Before → now", "Without → with", "Without", "With", "Pass rates"),
+        *("Recall", "Accuracy", "Precision", "Score", "False triggers", "Opened", "Activated"),
+        *("Reach it", "Alone", "Share", "Tool errors", "Pass rate (95% interval)"),
+    ],
+    "points": [
+        "Lift",
+        "Lift in points",
+        "Lift activated",
+        "Lift not activated",
+        "Change",
+        "Worth in points",
+    ],
+    "decimal": ["Turns", "Tool calls"],
+    "dollars": ["Cost", "Cost per pass"],
+}
+# Columns that a narrow terminal leaves out.
+SPARE = [
+    "Tokens per task",
+    "Cost per pass",
+    "When",
+    "Hash",
+    "Parent",
+    "Description",
+    "Arm",
+    "Student",
+    "Needed by",
+    "Pass rates",
+    "Rounds",
+    "Without → with",
 ]
 # What a line is worth saying for; a medium gives each its color and its sign, never color alone.
 Tone = Literal["good", "bad", "open", "neutral"]
@@ -40,7 +75,22 @@ TONES: Mapping[str, Tone] = {
     "undecided": "open",
 }
 MAX_TITLE = 140  # characters of a prompt
+MAX_MARKS = 10  # draws that have a sign each
+# Of trials, as a sign and a tone.
+MARKS: Mapping[bool | None, tuple[str, Tone]] = {
+    True: ("✓", "good"),
+    False: ("✗", "bad"),
+    None: ("·", "open"),
+}
 Outcome = Literal["worse", "failing", "sometimes", "fixed", "passing", "missing"]
+OUTCOMES: Mapping[Outcome, Tone] = {
+    "worse": "bad",
+    "failing": "bad",
+    "sometimes": "bad",
+    "fixed": "good",
+    "passing": "good",
+    "missing": "open",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +102,12 @@ class Rate:
     share: float | None = None  # the mean over cases or groups, where it differs from passed / of
 
     @classmethod
-    def of_arm(cls, arm: ArmSummary) -> Rate | None:
-        return cls(arm.passed, arm.scored, arm.pass_rate) if arm.scored else None
+    def of_arm(cls, arm: ArmSummary) -> Rate:
+        return cls(arm.passed, arm.scored, arm.pass_rate)
 
     @property
-    def value(self) -> float | None:
-        if self.share is None and self.of:
-            return self.passed / self.of
-        return self.share
+    def value(self) -> float:
+        return self.passed / self.of if self.share is None else self.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +160,8 @@ class Column:
     spare: bool = False  # a narrow terminal leaves it out
 
     @property
-    def justify(self) -> Literal["left", "right"]:
-        return "left" if self.kind in ("text", "code") else "right"
+    def is_number(self) -> bool:
+        return self.kind not in ("text", "code")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +172,34 @@ class Table:
     note: str = ""  # below it
     is_detail: bool = False  # only where there is room: on a page, and with --verbose
 
+    @classmethod
+    def of(
+        cls,
+        rows: Iterable[Mapping[str, Cell]],
+        title: str = "",
+        *,
+        note: str = "",
+        is_detail: bool = False,
+        kind: Kind = "count",  # of columns of numbers that have no kind of their own
+    ) -> Table:
+        """Each row by the names of its columns. Renderers leave out a table without rows."""
+        every = [*rows]
+        names = every[0] if every else ()
+        return cls(
+            columns=tuple(_column(name, [row[name] for row in every], kind) for name in names),
+            rows=tuple(tuple(row.values()) for row in every),
+            title=title,
+            note=note,
+            is_detail=is_detail,
+        )
+
+
+def _column(name: str, cells: Sequence[Cell], usual: Kind) -> Column:
+    is_text = any(isinstance(cell, str | bool | Headline) for cell in cells)
+    kinds: list[Kind] = [kind for kind, names in KINDS.items() if name in names]
+    kinds.append("text" if is_text else usual)
+    return Column(name, kinds[0], name in SPARE)
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -131,7 +207,15 @@ class Note:
 
     text: str
     kind: Literal["alarm", "caveat", "note", "detail"] = "note"
-    lines: tuple[str, ...] = ()  # below it
+    lines: Sequence[str] = ()  # below it
+
+
+def note_effort(halted: str, trials: int) -> Iterator[Note]:
+    """What an experiment took, and what stopped it."""
+    if halted:
+        again = "Run the same command with a higher ceiling to continue."
+        yield Note(f"Stopped early: {halted}. {again}", "caveat")
+    yield Note(f"It took {counted(trials, 'trial')}.", "detail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +230,7 @@ class Section:
 
     title: str
     text: str = ""
-    is_code: bool = False
-    lines: tuple[tuple[str, str], ...] = ()  # or names with their values
+    lines: Mapping[str, str] | None = None  # or values by name
 
 
 # Cases and their answers. They are read from the store when a renderer asks for them.
@@ -158,21 +241,29 @@ class Section:
 class Draw:
     """An answer of a student, and what the checks found. Equal draws of an arm are merged."""
 
-    passed: bool | None  # None: missing
-    seeds: tuple[int, ...]  # of the draws that were merged
+    result: Result  # of the first, cut to the size of the report
     answer: str | None
-    findings: tuple[CheckFinding, ...] = ()
-    error: str = ""
+    seeds: tuple[int, ...]  # of the draws that were merged
     cause: str = ""  # why no answer could pass: "cut off at the limit"
-    steps: tuple[Step, ...] = ()  # of an agent
-    left_out: tuple[str, ...] = ()  # what was cut: "1,204 characters of the answer"
-    input_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = 0.0
-    cost_usd: float | None = None
-    activated: bool | None = None
+    left_out: int = 0  # characters
     mark: str = ""  # of a person: right, wrong, odd
     note: str = ""
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """Of a student that does more than answer."""
+        steps = self.result.trace.steps if self.result.trace else ()
+        return steps if any(step.kind in ("tool", "thinking") for step in steps) else ()
+
+    @property
+    def problems(self) -> list[str]:
+        leak = f"INVALID: {self.result.leak}" if self.result.leak else ""
+        return [*filter(None, [self.cause, self.result.error, leak])]
+
+    @property
+    def failed(self) -> list[CheckFinding]:
+        """What decided that it does not pass."""
+        return [each for each in self.result.findings if each.decides and not each.passed]
 
     @property
     def review(self) -> str:
@@ -189,6 +280,12 @@ class ArmAnswers:
     left_out: int = 0  # different answers that are not here
     is_control: bool = False  # placebo or a repeated baseline, which are folded
 
+    @property
+    def marks(self) -> str:
+        if len(self.outcomes) > MAX_MARKS:
+            return f"{sum(map(bool, self.outcomes))}/{len(self.outcomes)}"
+        return "".join(MARKS[passed][0] for passed in self.outcomes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswers:
@@ -197,27 +294,37 @@ class ModelAnswers:
     arms: tuple[ArmAnswers, ...]  # with the skill first
     diff: tuple[tuple[str, str], ...] = ()  # words: ("=", …), ("-", without), ("+", with)
 
+    @property
+    def marks(self) -> str:
+        """✓✓✗ → ✓✓✓: without the skill, then with it."""
+        return " → ".join(arm.marks for arm in reversed(self.arms) if not arm.is_control)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAnswers:
-    id: str
+    case: StoredCase  # cut to the size of the report
     number: int  # in the suite
-    prompt: str
     outcome: Outcome
     models: tuple[ModelAnswers, ...]
-    tags: tuple[str, ...] = ()
-    reference: str = ""
-    expected: str = ""
-    files: Mapping[str, str] = field(default_factory=dict[str, str])
-    checks: tuple[tuple[str, str], ...] = ()  # kind, how it is written
-    settings: tuple[tuple[str, str], ...] = ()  # author, seen or fresh, group, limits
-    left_out: tuple[str, ...] = ()
-    command: str = ""  # that shows all of it
+    facts: Mapping[str, str]  # author, seen or fresh, group, limits
+    left_out: int  # characters
+    command: str  # that shows all of it
+
+    @property
+    def draws(self) -> list[Draw]:
+        arms = [arm for answers in self.models for arm in answers.arms]
+        return [draw for arm in arms for draw in arm.draws]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there is more to see of it than what is here."""
+        arms = [arm for answers in self.models for arm in answers.arms]
+        return any(each.left_out for each in (self, *arms, *self.draws))
 
     @property
     def title(self) -> str:
         """The prompt in one line."""
-        line = " ".join(self.prompt.split()) or self.id
+        line = " ".join(self.case.prompt.split()) or self.case.id
         return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1]}…"
 
 
@@ -230,33 +337,25 @@ class CaseGroup:
     cases: tuple[CaseAnswers, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Test:
     """A line of JUnit. `kind` is empty for a test that holds."""
 
     group: str
     name: str
-    seconds: float = 0.0
     kind: Literal["", "failure", "error", "skipped"] = ""
     message: str = ""
     details: str = ""
     output: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestSuite:
     name: str
-    tests: tuple[Test, ...]
-    properties: tuple[tuple[str, str], ...] = ()
+    tests: Sequence[Test]
+    properties: Mapping[str, str] | None = None
     output: str = ""
-
-
-def _no_groups() -> Iterable[CaseGroup]:
-    return ()
-
-
-def _no_tests() -> Iterable[TestSuite]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,13 +364,13 @@ class Report:
     data: Mapping[str, Any] | list[Any]  # the verb's JSON document
     name: str = ""  # what JUnit and Markdown head it with: a skill, or "ci"
     subject: str = ""  # above the title: which run, when, how large
-    headlines: tuple[Headline, ...] = ()
+    headlines: Sequence[Headline] = ()
     summary: str = ""  # With the skill 37 of 48 answers pass, without it 1.
-    tables: tuple[Table, ...] = ()  # the first is the result
-    notes: tuple[Note, ...] = ()  # the most urgent first
+    tables: Sequence[Table] = ()  # the first is the result
+    notes: Sequence[Note] = ()  # the most urgent first
     saved: str = ""  # what was written where: Saved to skills/tern.
-    next: tuple[NextCommand, ...] = ()
-    sections: tuple[Section, ...] = ()
-    groups: Callable[[], Iterable[CaseGroup]] = _no_groups
-    tests: Callable[[], Iterable[TestSuite]] = _no_tests
-    rows: tuple[Mapping[str, Any], ...] = ()  # of CSV
+    next: Sequence[NextCommand] = ()
+    sections: Sequence[Section] = ()
+    groups: Callable[[], Iterable[CaseGroup]] = tuple
+    tests: Callable[[], Iterable[TestSuite]] = tuple
+    rows: Sequence[Mapping[str, Any]] = ()  # of CSV

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from upskill.plain import counted
+from upskill.reports.json import pick
 from upskill.reports.report import (
     Cell,
     Change,
-    Column,
     Headline,
     NextCommand,
     Note,
@@ -26,6 +26,7 @@ from upskill.verdicts.verdict import Reason
 
 Metric = Literal["success", "tokens"]
 Document = Mapping[str, Any]
+SHARES = ("recall", "accuracy")
 INVALID = Headline("INVALID", "bad", "✗")
 
 
@@ -36,10 +37,6 @@ class Row:
     run: Run
     verdict: Document  # as in JSON
     is_running: bool = False
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.run.skill, self.verdict["model"]
 
     @property
     def is_unfinished(self) -> bool:
@@ -83,6 +80,18 @@ def _verdicts(store: Store, run: Run) -> list[Document]:
     return [verdict.to_dict() | triggered.get(verdict.model, {}) for verdict in evaluation.verdicts]
 
 
+def latest_rows(rows: Iterable[Row], visible_hash: str = "") -> list[Row]:
+    """Of rows, oldest first, the one that gives each skill and model its verdict, on this version if there is one."""
+
+    def rank(row: Row) -> tuple[bool, bool, bool]:
+        is_own, is_whole = rank_of(row.run, row.verdict["decision"])
+        return is_own, row.run.plan.skill.visible_hash == visible_hash, is_whole
+
+    # The last one counts.
+    ranked = {(row.run.skill, row.verdict["model"]): row for row in sorted(rows, key=rank)}
+    return [*ranked.values()]
+
+
 def report_runs(rows: Sequence[Row], *, metric: Metric = "success", older: int = 0) -> Report:
     """`older`: how many more runs there are."""
     skills = {row.run.skill for row in rows}
@@ -98,56 +107,41 @@ def report_runs(rows: Sequence[Row], *, metric: Metric = "success", older: int =
         title=title,
         name="runs",
         data=[_to_json(row) for row in rows],
-        tables=tuple(tables),
-        notes=(Note(more),) if older else (),
-        next=(next_command,) if rows else (),
+        tables=tables,
+        notes=[Note(more)] if older else (),
+        next=[next_command] if rows else (),
     )
 
 
-def run_tables(rows: Iterable[Row], metric: Metric = "success") -> Iterator[Table]:
+def run_tables(rows: Iterable[Row], metric: Metric = "success") -> list[Table]:
     """A line for each run and model."""
-    columns = Column("Run", "code"), Column("When", spare=True), Column("Model")
-    names = [
-        ((row.run.id, row.run.created[:16].replace("T", " "), row.verdict["model"]), row)
-        for row in rows
-    ]
-    return _tables(columns, names, metric)
+    named: list[tuple[Mapping[str, Cell], Row]] = []
+    for row in rows:
+        when = row.run.created[:16].replace("T", " ")
+        named.append(({"Run": row.run.id, "When": when, "Model": row.verdict["model"]}, row))
+    return _tables(named, metric)
 
 
-def latest_tables(rows: Iterable[Row], metric: Metric = "success") -> Iterator[Table]:
+def latest_tables(rows: Iterable[Row], metric: Metric = "success") -> list[Table]:
     """A line for each skill and model, with the row that gives its verdict."""
-    by_rank = sorted(rows, key=lambda row: rank_of(row.run, row.verdict["decision"]))
-    latest = {row.names: row for row in by_rank}  # the last one counts
-    return _tables((Column("Skill"), Column("Model")), sorted(latest.items()), metric)
+    named = [
+        ({"Skill": row.run.skill, "Model": row.verdict["model"]}, row) for row in latest_rows(rows)
+    ]
+    return _tables(sorted(named, key=lambda each: tuple(each[0].values())), metric)
 
 
-def _tables(
-    columns: tuple[Column, ...],
-    named: Sequence[tuple[tuple[str, ...], Row]],
-    metric: Metric,
-) -> Iterator[Table]:
+def _tables(named: Iterable[tuple[Mapping[str, Cell], Row]], metric: Metric) -> list[Table]:
     """Results, then trigger tests."""
-    results: list[tuple[Cell, ...]] = []
-    tests: list[tuple[Cell, ...]] = []
+    results: list[Mapping[str, Cell]] = []
+    tests: list[Mapping[str, Cell]] = []
     for names, row in named:
         if row.is_trigger_test:
-            tests.append((*names, *_trigger_shares(row), row.limits))
+            found = row.verdict["trigger"]
+            recall, accuracy = (found[name] and found[name]["value"] for name in SHARES)
+            tests.append({**names, "Recall": recall, "Accuracy": accuracy, "Covers": row.limits})
         else:
-            results.append((*names, _result(row), *_numbers(row, metric)))
-    of_metric = [Column("Passes", "share", spare=True), Column("Lift", "points")]
-    if metric == "tokens":
-        of_metric = [Column("Tokens per task", "count")]
-    if results:
-        yield Table(columns=(*columns, Column("Result"), *of_metric), rows=tuple(results))
-    if tests:
-        shares = Column("Recall", "share"), Column("Accuracy", "share"), Column("Covers")
-        yield Table(title="Trigger tests", columns=(*columns, *shares), rows=tuple(tests))
-
-
-def _trigger_shares(row: Row) -> Iterator[Cell]:
-    for name in ("recall", "accuracy"):
-        metric = row.verdict["trigger"][name]
-        yield metric and metric["value"]
+            results.append({**names, "Result": _result(row), **_numbers(row, metric)})
+    return [Table.of(results), Table.of(tests, "Trigger tests")]
 
 
 def _result(row: Row) -> Headline:
@@ -161,37 +155,31 @@ def _result(row: Row) -> Headline:
     return Headline("; ".join(filter(None, [words, row.limits])), "open")
 
 
-def _numbers(row: Row, metric: Metric) -> tuple[Cell, ...]:
+def _numbers(row: Row, metric: Metric) -> Mapping[str, Cell]:
     verdict = row.verdict
     is_hidden = verdict["reason"] == Reason.ISOLATION or row.is_unfinished
-    before, after = verdict["baseline"], verdict["skill"]
+    rates: list[Rate] = []
+    tokens: list[float | None] = []
+    for arm in (verdict["baseline"], verdict["skill"]):
+        scored = arm["passed"] + arm["failed"]
+        used = arm["input_tokens"] + arm["output_tokens"]
+        rates.append(Rate(arm["passed"], scored, arm["pass_rate"]))
+        tokens.append(used / scored if scored else None)
     if metric == "tokens":
-        return (None if is_hidden else Change(_tokens(before), _tokens(after)),)
+        return {"Tokens per task": None if is_hidden else Change(*tokens)}
     if is_hidden:
-        return None, None
-    return Change(_rate(before), _rate(after)), verdict["lift"]
-
-
-def _rate(arm: Document) -> Rate | None:
-    scored = arm["passed"] + arm["failed"]
-    return Rate(arm["passed"], scored, arm["pass_rate"]) if scored else None
-
-
-def _tokens(arm: Document) -> float | None:
-    scored = arm["passed"] + arm["failed"]
-    return (arm["input_tokens"] + arm["output_tokens"]) / scored if scored else None
+        return {"Pass rates": None, "Lift": None}
+    return {"Pass rates": Change(*rates), "Lift": verdict["lift"]}
 
 
 def _to_json(row: Row) -> dict[str, object]:
     run = row.run
     return {
         "run": run.id,
-        "created": run.created,
-        "skill": run.skill,
+        **pick(run, "created", "skill"),
         "model": row.verdict["model"],
         "purpose": run.purpose,
         "other_suite": run.plan.other_suite,
-        "trials": run.trials,
-        "finished": run.finished,
+        **pick(run, "trials", "finished"),
         "verdict": row.verdict,
     }

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from upskill.authoring.saving.provenance import own_suite
 from upskill.experiments.mutation import Rule, Score
 from upskill.plain import counted, listed
+from upskill.reports.json import pick
 from upskill.reports.numbers import percent
-from upskill.reports.report import Cell, Column, Headline, NextCommand, Note, Report, Table
+from upskill.reports.report import (
+    Cell,
+    Headline,
+    NextCommand,
+    Note,
+    Report,
+    Table,
+    note_effort,
+)
 
 NO_RULES = "Nothing in the skill counts as a rule: it has no number, flag or name in code."
 IDLE = "passes without the skill, so tests nothing of it"
@@ -18,18 +26,27 @@ FAILING = "fails too often with the skill to notice anything"
 
 
 def report_score(score: Score) -> Report:
+    conclusion = _conclude(score)
+    tables = [Table.of(_untested(score))]
+    if score.models:
+        tables = [Table.of(_rules(score)), Table.of(_cases(score))]
+    names = ("models", "share", "gutted_noticed", "rules", "idle_cases", "failing_cases", "trials")
     return Report(
         title=f"What the cases of {score.skill.name} would notice",
         name=score.skill.name,
-        data=_to_json(score),
-        headlines=(Headline(conclusion(score), tone="bad" if score.uncovered else "good"),),
-        tables=tuple(_tables(score)),
-        notes=tuple(_notes(score)),
-        next=tuple(_next(score)),
+        data={
+            "skill": score.skill.name,
+            "conclusion": conclusion,
+            **pick(score, *names, "halted"),
+        },
+        headlines=[Headline(conclusion, "bad" if score.uncovered else "good")],
+        tables=tables,
+        notes=[*_notes(score), *note_effort(score.halted, score.trials)],
+        next=[*_next(score)],
     )
 
 
-def conclusion(score: Score) -> str:
+def _conclude(score: Score) -> str:
     rules, share = score.counted_rules, score.share
     if share is None:
         named = sum(not each.is_untestable for each in rules)
@@ -43,28 +60,25 @@ def conclusion(score: Score) -> str:
     return f"The suite would notice a change to {of} ({percent(share.low)}{up_to})."
 
 
-def _tables(score: Score) -> Iterator[Table]:
-    if not score.models:
-        untested = [(each.block.title,) for each in score.rules if each.is_untestable]
-        yield Table(columns=(Column("No case mentions"),), rows=tuple(untested))
-        return
-    rules: list[tuple[Cell, ...]] = []
-    for finding, found in _rules(score):
-        rules += ((finding, rule.block.title, _mentions(rule, score)) for rule in found)
-    if rules:
-        columns = (Column("Finding"), Column("Rule"), Column("Mentioned by"))
-        yield Table(columns=columns, rows=tuple(rules))
-    cases = [(case, IDLE) for case in score.idle_cases]
-    cases += ((case, FAILING) for case in score.failing_cases)
-    if cases:
-        yield Table(columns=(Column("Case", "code"), Column("Finding")), rows=tuple(cases))
+def _untested(score: Score) -> Iterator[Mapping[str, Cell]]:
+    for rule in score.rules:
+        if rule.is_untestable:
+            yield {"No case mentions": rule.block.title}
 
 
-def _rules(score: Score) -> Iterator[tuple[str, list[Rule]]]:
-    for status in ("unnoticed", "undecided"):
-        yield status, [each for each in score.counted_rules if each.status == status]
-    vague = [each for each in score.rules if not each.counts and each.status == "unnoticed"]
-    yield "unnoticed, not counted", vague
+def _rules(score: Score) -> Iterator[Mapping[str, Cell]]:
+    for finding in ("unnoticed", "undecided", "unnoticed, not counted"):
+        for rule in score.rules:
+            if finding == (rule.status if rule.counts else f"{rule.status}, not counted"):
+                title, mentions = rule.block.title, _mentions(rule, score)
+                yield {"Finding": finding, "Rule": title, "Mentioned by": mentions}
+
+
+def _cases(score: Score) -> Iterator[Mapping[str, Cell]]:
+    for case in score.idle_cases:
+        yield {"Case": case, "Finding": IDLE}
+    for case in score.failing_cases:
+        yield {"Case": case, "Finding": FAILING}
 
 
 def _mentions(rule: Rule, score: Score) -> str:
@@ -80,9 +94,6 @@ def _mentions(rule: Rule, score: Score) -> str:
 
 
 def _notes(score: Score) -> Iterator[Note]:
-    if score.halted:
-        words = f"Stopped early: {score.halted}. Run the same command with a higher ceiling to continue."
-        yield Note(words, kind="caveat")
     by_opposite = sum(each.noticed_by == "opposite" for each in score.rules)
     if by_opposite:
         why = "the student knows them or the skill says them twice"
@@ -91,8 +102,6 @@ def _notes(score: Score) -> Iterator[Note]:
     if vague:
         why = "they have no number, flag or name in code"
         yield Note(f"Not counted, because {why}: {counted(vague, 'block')}.")
-    if score.models:
-        yield Note(f"It took {counted(score.trials, 'trial')}.", kind="detail")
 
 
 def _next(score: Score) -> Iterator[NextCommand]:
@@ -104,18 +113,3 @@ def _next(score: Score) -> Iterator[NextCommand]:
         yield NextCommand(f"{command} --fix MODEL", "Have a test writer cover these rules")
     if not score.models:
         yield NextCommand(f"{command} -m MODEL", "See whether a case fails when a rule is removed")
-
-
-def _to_json(score: Score) -> dict[str, Any]:
-    return {
-        "skill": score.skill.name,
-        "conclusion": conclusion(score),
-        "models": score.models,
-        "share": score.share.to_dict() if score.share else None,
-        "gutted_noticed": score.gutted_noticed,
-        "rules": [each.to_dict() for each in score.rules],
-        "idle_cases": score.idle_cases,
-        "failing_cases": score.failing_cases,
-        "trials": score.trials,
-        "halted": score.halted,
-    }

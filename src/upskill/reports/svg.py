@@ -11,7 +11,7 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import Any, Literal
 
-from upskill.reports.numbers import format_cell, format_measure, percent
+from upskill.reports.numbers import format_cell, percent
 from upskill.reports.report import Measure, Rate, Report
 from upskill.sandboxes import printable
 from upskill.verdicts.line import decision_in_words, signed_points
@@ -172,11 +172,8 @@ class Scale:
 
 def clean(text: str) -> str:
     """On one line, in characters that XML can hold."""
-    line = printable(" ".join(str(text).split()))
-    return "".join(
-        letter if unicodedata.category(letter) not in ("Cc", "Cn", "Cs") else "\ufffd"
-        for letter in line
-    )
+    line = printable(" ".join(text.split()))
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
 
 
 def width_of(text: str) -> float:
@@ -202,7 +199,7 @@ def lift(document: Document, width: int = WIDTH) -> Picture:
     measures = [Measure(model["lift"], *(model["interval"] or ())) for model in models]
     scale = Scale.around(measures, 8.0, width - 8.0)
     for model, measure in zip(models, measures, strict=True):
-        value = "no lift" if measure.value is None else format_measure(measure)
+        value = "no lift" if measure.value is None else format_cell(measure, "points")
         picture.row(model["model"], f"{decision_in_words(model)}: {value}")
         if measure.value is not None:
             _draw_interval(picture, scale, measure, TONES.get(model["decision"], "soft"))
@@ -266,9 +263,7 @@ def _scored(arm: Document) -> int:
 def for_page(report: Report) -> Iterator[tuple[str, str]]:
     """Tokens against pass rate, wide and narrow, where a page has two models or more to compare."""
     data = report.data
-    models: Sequence[Document] = data.get("models", ()) if isinstance(data, Mapping) else ()
-    graded = [model for model in models if "baseline" in model and "skill" in model]
-    if len(graded) > 1 and isinstance(data, Mapping) and "skill" in data:
+    if isinstance(data, Mapping) and "suite" in data and len(data.get("models", ())) > 1:
         yield tokens(data).svg(), tokens(data, NARROW).svg()
 
 

@@ -10,15 +10,13 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports.answers import render_group, render_outcomes
-from upskill.reports.layout import FittedTable, Paragraph
+from upskill.reports.layout import COLORS, FittedTable, Paragraph
 from upskill.reports.numbers import format_cell
-from upskill.reports.report import Cell, Column, Headline, Note, Report, Table, Tone
-from upskill.sandboxes import printable
+from upskill.reports.report import Headline, Report, Table
 
 # How much is said: `--quiet`, usually, `--verbose`, `show`, and `show --case`.
 Detail = Literal["headlines", "result", "outcomes", "answers", "steps"]
 MAX_NOTES = 1  # below the result
-COLORS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "neutral": ""}
 STYLES = {"alarm": "bold red", "caveat": "yellow", "note": "", "detail": "dim"}
 
 
@@ -47,29 +45,26 @@ def _parts(report: Report, detail: Detail) -> Iterator[RenderableType]:
     if has_answers:
         for section in report.sections:
             yield Paragraph(section.title, "bold")
-            for name, value in section.lines:
-                yield Paragraph(f"{name}: {printable(value)}", hanging=2)
+            for name, value in (section.lines or {}).items():
+                yield Paragraph(f"{name}: {value}", hanging=2)
             yield Text("")
         for group in report.groups():
             yield from render_group(group, is_detailed=detail == "steps")
     elif not is_short:
         yield from render_outcomes(report.groups())
     if report.saved:
-        yield Paragraph(printable(report.saved), hanging=2)
-    hidden = sum(note.kind == "note" for note in report.notes) - MAX_NOTES if is_short else 0
+        yield Paragraph(report.saved, hanging=2)
+    hidden = sum(note.kind == "note" for note in report.notes) - MAX_NOTES
     for each in report.next:
-        reasons = [each.reason]
-        if hidden > 0:
-            reasons.append(counted(hidden, "more note"))
-            hidden = 0
-        reason = " and ".join(filter(None, reasons))
+        more = counted(hidden, "more note") if is_short and hidden > 0 else ""
+        reason = " and ".join(filter(None, [each.reason, more]))
         yield Paragraph(": ".join(filter(None, [reason, each.command])), "dim")
+        hidden = 0
 
 
 def _result(report: Report, *, with_notes: bool = True) -> Iterator[RenderableType]:
-    for headline in report.headlines or (Headline(report.title),):
-        line = f"{headline.sign} {headline.text}".lstrip()
-        yield Paragraph(printable(line), COLORS[headline.tone], hanging=2)
+    for headline in report.headlines or [Headline(report.title)]:
+        yield Paragraph(format_cell(headline), COLORS[headline.tone], hanging=2)
     yield from _notes(report, "caveat")
     for table in report.tables:
         if not table.is_detail:
@@ -77,12 +72,12 @@ def _result(report: Report, *, with_notes: bool = True) -> Iterator[RenderableTy
 
 
 def _notes(report: Report, kind: str, most: int | None = None) -> Iterator[RenderableType]:
-    notes: list[Note] = [note for note in report.notes if note.kind == kind]
+    notes = [note for note in report.notes if note.kind == kind]
     for note in notes[:most]:
         prefix = "Note: " if kind == "note" else ""
-        yield Paragraph(f"{prefix}{printable(note.text)}", STYLES[kind], hanging=2)
+        yield Paragraph(f"{prefix}{note.text}", STYLES[kind], hanging=2)
         for line in note.lines:
-            yield Paragraph(printable(line), STYLES[kind], indent=4)
+            yield Paragraph(line, STYLES[kind], indent=4)
 
 
 def _table(table: Table, *, with_note: bool = True) -> Iterator[RenderableType]:
@@ -93,15 +88,13 @@ def _table(table: Table, *, with_note: bool = True) -> Iterator[RenderableType]:
         yield Paragraph(table.title, "bold")
     rows: list[list[Text]] = []
     for row in table.rows:
-        cells = zip(row, table.columns, strict=True)
-        rows.append([_text(cell, column) for cell, column in cells])
+        cells: list[Text] = []
+        for cell, column in zip(row, table.columns, strict=True):
+            color = COLORS[cell.tone] if isinstance(cell, Headline) else ""
+            cells.append(Text(format_cell(cell, column.kind), color))
+        rows.append(cells)
     yield FittedTable(table.columns, rows)
     if with_note:
         yield Text("")
-    if table.note and with_note:
-        yield Paragraph(printable(table.note), hanging=2)
-
-
-def _text(cell: Cell, column: Column) -> Text:
-    style = COLORS[cell.tone] if isinstance(cell, Headline) else ""
-    return Text(printable(format_cell(cell, column.kind)), style)
+        if table.note:
+            yield Paragraph(table.note, hanging=2)

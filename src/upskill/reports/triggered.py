@@ -7,7 +7,7 @@ from textwrap import shorten
 
 from upskill.authoring.trigger.metrics import QUANTITIES, TriggerMetrics, compute_trigger_metrics
 from upskill.plain import counted
-from upskill.reports.report import Cell, Column, Headline, Measure, Rate, Table
+from upskill.reports.report import Headline, Measure, Rate, Table
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import FIRES, Queries, Query
@@ -18,19 +18,18 @@ RIGHT = {
     False: Headline("wrong", "bad"),
     None: Headline("no run", "open"),
 }
-QUERIES = (Column("Query"), Column("Should"), Column("Opened", "share"), Column(""))
 
 
-def trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
+def trigger_metrics(evaluation: Evaluation) -> Sequence[TriggerMetrics]:
     """For each model, if the run is a trigger test."""
     cases = evaluation.run.plan.suite.cases
     if not cases or any(case.check_names != (FIRES,) for case in cases):
         return ()
     queries = Queries(tuple(Query(case.prompt, bool(case.checks[0][FIRES])) for case in cases))
-    return tuple(
+    return [
         compute_trigger_metrics(model, queries, evaluation.outcomes)
         for model in evaluation.run.models
-    )
+    ]
 
 
 def describe_metrics(metrics: TriggerMetrics, *, several: bool) -> Headline:
@@ -45,26 +44,28 @@ def describe_metrics(metrics: TriggerMetrics, *, several: bool) -> Headline:
 
 
 def trigger_tables(every: Sequence[TriggerMetrics], plan: Plan) -> Iterator[Table]:
-    columns = [Column("95% interval"), *(Column(each.model, "share") for each in every)]
-    rows: list[tuple[Cell, ...]] = []
-    for quantity in QUANTITIES:
-        name = quantity.replace("_", " ")
-        rows.append((name, *(Measure.of(metrics.estimate(quantity)) for metrics in every)))
-    yield Table(columns=tuple(columns), rows=tuple(rows), note=_describe_plan(every[0], plan))
-    for metrics in every:
-        rows = []
-        for rate in metrics.rates:
-            query = shorten(rate.query.text, MAX_QUERY, placeholder="…")
-            opened = Rate(rate.triggered, rate.scored)
-            rows.append((query, rate.query.should_trigger, opened, RIGHT[rate.as_expected]))
-        title = metrics.model if len(every) > 1 else ""
-        yield Table(columns=QUERIES, rows=tuple(rows), title=title)
-
-
-def _describe_plan(metrics: TriggerMetrics, plan: Plan) -> str:
-    should = sum(rate.query.should_trigger for rate in metrics.rates)
+    rates = every[0].rates
+    should = sum(rate.query.should_trigger for rate in rates)
     beside = ", ".join(other.name for other in plan.distractors) or "nothing"
-    return (
-        f"{should} queries should trigger, {len(metrics.rates) - should} should not;"
-        f" {counted(plan.runs, 'run')} each. Agent: {plan.agent}; also installed: {beside}."
+    rows = (
+        {"95% interval": quantity.replace("_", " ")}
+        | {metrics.model: Measure.of(metrics.estimate(quantity)) for metrics in every}
+        for quantity in QUANTITIES
     )
+    yield Table.of(
+        rows,
+        note=f"{should} queries should trigger, {len(rates) - should} should not;"
+        f" {counted(plan.runs, 'run')} each. Agent: {plan.agent}; also installed: {beside}.",
+        kind="share",
+    )
+    for metrics in every:
+        queries = (
+            {
+                "Query": shorten(rate.query.text, MAX_QUERY, placeholder="…"),
+                "Should": rate.query.should_trigger,
+                "Opened": Rate(rate.triggered, rate.scored),
+                "": RIGHT[rate.as_expected],
+            }
+            for rate in metrics.rates
+        )
+        yield Table.of(queries, metrics.model if len(every) > 1 else "")

@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from upskill.reports.report import Cell, Change, Column, NextCommand, Report, Table
+from upskill.reports.json import pick
+from upskill.reports.report import Cell, Change, NextCommand, Report, Table
 from upskill.runs.stores import Candidate
 
-DECISIONS = {
-    True: "kept",
-    False: "rejected",
-    None: "not decided",
-}  # for versions stored without a reason
-COLUMNS = (
-    Column("Id", "code"),
-    Column("Hash", "code", spare=True),
-    Column("Parent", "code", spare=True),
-    Column("When", spare=True),
-    Column("Passes", "share"),
-    Column("Decision"),
-    Column("Why"),
-)
+# For versions stored without a reason.
+DECISIONS = {True: "kept", False: "rejected", None: "not decided"}
 
 
 def report_versions(skill: str, versions: Sequence[Candidate]) -> Report:
@@ -31,25 +20,26 @@ def report_versions(skill: str, versions: Sequence[Candidate]) -> Report:
         title=f"Versions of {skill}",
         name=skill,
         data=rows,
-        tables=(Table(columns=COLUMNS, rows=tuple(map(_cells, rows))),),
-        next=(command,) if len(rows) > 1 else (),
+        tables=[Table.of(map(_cells, rows))],
+        next=[command] if len(rows) > 1 else (),
     )
 
 
 def parent_number(versions: Sequence[Candidate], version: Candidate) -> int | None:
-    for number, each in enumerate(versions, start=1):
-        if each.number == version.parent:
-            return number
-    return None
+    numbers = [each.number for each in versions]
+    return numbers.index(version.parent) + 1 if version.parent in numbers else None
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    rate = None
-    if row["pass_rate"] is not None:
-        rate = Change(row["baseline"], row["pass_rate"])
-    why = "" if row["note"] == f"the {row['decision']}" else row["note"]
-    when = row["created"][:16].replace("T", " ")
-    return row["id"], row["fingerprint"][:8], row["parent"], when, rate, row["decision"], why
+def _cells(row: Mapping[str, Any]) -> Mapping[str, Cell]:
+    return {
+        "Id": row["id"],
+        "Hash": row["fingerprint"][:8],
+        "Parent": row["parent"],
+        "When": row["created"][:16].replace("T", " "),
+        "Passes": Change(row["baseline"], row["pass_rate"]),
+        "Decision": row["decision"],
+        "Why": "" if row["note"] == f"the {row['decision']}" else row["note"],
+    }
 
 
 def _to_json(versions: Sequence[Candidate], number: int) -> dict[str, Any]:
@@ -58,9 +48,7 @@ def _to_json(versions: Sequence[Candidate], number: int) -> dict[str, Any]:
     return {
         "id": f"v{number}",
         "parent": f"v{parent}" if parent else None,
-        "created": version.created,
-        "fingerprint": version.fingerprint,
-        "accepted": version.accepted,
+        **pick(version, "created", "fingerprint", "accepted"),
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
         "note": version.note,
         "baseline": verdict.get("baseline", {}).get("pass_rate"),

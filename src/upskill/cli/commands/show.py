@@ -138,8 +138,7 @@ class ShowOptions:
 
 
 def _show_answers(store: Store, run: Run, options: ShowOptions) -> None:
-    from upskill.reports.evaluated import ReportContext  # noqa: PLC0415 - numpy
-    from upskill.reports.shown import Chosen, report_shown  # noqa: PLC0415
+    from upskill.reports.shown import Chosen, report_shown  # noqa: PLC0415 - numpy
 
     options.check(run)
     chosen = Chosen(
@@ -149,7 +148,7 @@ def _show_answers(store: Store, run: Run, options: ShowOptions) -> None:
         failed=options.failed,
         page=options.page or 1,
     )
-    report = report_shown(evaluation_of(store, run), ReportContext(store=store), chosen)
+    report = report_shown(evaluation_of(store, run), store, chosen)
     if chosen.page > 1 and not [*report.groups()]:
         raise UsageError(
             f"{run.id}: there is no page {chosen.page}", "Drop --page to see the first one."

@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from upskill.errors import UsageError
 from upskill.outputs import check_ours, whole_file, whole_folder
-from upskill.plain import as_list, as_mapping
 from upskill.registry import Registry
 from upskill.reports.redacted import RunRedactor
 from upskill.runs.planning.plan import Result
@@ -111,12 +110,3 @@ def file_name(text: str, number: int = 0) -> str:
     """A safe file name for any text; `number` tells apart names that become equal."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:60] or "unnamed"
     return f"{plain}-{number}" if number else plain
-
-
-def clean(value: Any) -> Any:
-    """Escape lone surrogates, which many readers refuse."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
-    if (fields := as_mapping(value)) is not None:
-        return {clean(name): clean(item) for name, item in fields.items()}
-    return value if (items := as_list(value)) is None else [clean(item) for item in items]

@@ -15,7 +15,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from upskill.plain import digest
-from upskill.reports.exports import FolderExport, StoredRun, clean, file_name
+from upskill.reports.exports import FolderExport, StoredRun, file_name
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.traces import Trace, Usage
@@ -28,117 +28,109 @@ def write(source: StoredRun, folder: Path) -> None:
     created = datetime.fromisoformat(source.run.created)
     models = source.run.models
     for number, model in enumerate(models, start=1):
-        name = file_name(model, number if len(models) > 1 else 0).replace(
-            "_", "-"
-        )  # which parts the parts of a name
+        # An underscore parts the parts of a name.
+        name = file_name(model, number if len(models) > 1 else 0).replace("_", "-")
         for arm in source.run.plan.arms:
-            log = _Log(source, model, arm)
             task = file_name(f"{source.run.skill}-{arm}").replace("_", "-")
-            log.write(folder / f"{created:%Y-%m-%dT%H-%M-%S}-00-00_{task}_{name}.eval")
+            path = folder / f"{created:%Y-%m-%dT%H-%M-%S}-00-00_{task}_{name}.eval"
+            with ZipFile(path, "w", ZIP_DEFLATED) as log:
+                _write_log(log, source, model, arm)
 
 
-class _Log:
-    def __init__(self, source: StoredRun, model: str, arm: str) -> None:
-        self.source, self.model, self.arm = source, model, arm
-        self.scored: dict[
-            str, list[int]
-        ] = {}  # by score: how many are right, and how many there are
-        self.usage: dict[str, dict[str, Any]] = {}
-        self.samples = self.errored = 0
-        self.plan: dict[str, Any] = {
+def _write_log(log: ZipFile, source: StoredRun, model: str, arm: str) -> None:
+    start: dict[str, Any] = {
+        "version": VERSION,
+        "eval": _spec(source, model, arm),
+        "plan": {
             "name": "upskill",
             "steps": [{"solver": f"upskill/{source.run.plan.agent}", "params": {}}],
-        }
-
-    def write(self, path: Path) -> None:
-        spec = self._spec()
-        with ZipFile(path, "w", ZIP_DEFLATED) as log:
-            _add(log, "_journal/start.json", {"version": VERSION, "eval": spec, "plan": self.plan})
-            summaries = [
-                self._write_sample(log, result)
-                for result in self.source.results(self.model, self.arm)
-            ]
-            _add(log, "summaries.json", summaries)
-            _add(log, "header.json", self._header(spec))
-
-    def _write_sample(self, log: ZipFile, result: Result) -> dict[str, Any]:
-        written = sample(self.source, result)
-        self.samples += 1
-        self.errored += result.passed is None
-        scores: dict[str, Any] = written["scores"] or {}
-        for name, score in scores.items():
-            right = self.scored.setdefault(name, [0, 0])
-            right[0] += score["value"] == "C"
-            right[1] += 1
+        },
+    }
+    _add(log, "_journal/start.json", start)
+    usage: dict[str, dict[str, Any]] = {}
+    summaries: list[dict[str, Any]] = []
+    for result in source.results(model, arm):
+        written = sample(source, result)
         for name, used in written["model_usage"].items():
-            add_usage(self.usage, name, used)
+            add_usage(usage, name, used)
         _add(log, f"samples/{written['id']}_epoch_{written['epoch']}.json", written)
-        return summarize(written)
+        summaries.append(summarize(written))
+    _add(log, "summaries.json", summaries)
+    run = source.run
+    planned = len(source.cases) * run.plan.rounds_of(model)
+    header: dict[str, Any] = {
+        **start,
+        "status": "success" if len(summaries) == planned else "cancelled",
+        "results": {
+            "total_samples": planned,
+            "completed_samples": sum(summary["error"] is None for summary in summaries),
+            # None before the end: the logs of two arms would reveal how they differ so far.
+            "scores": [] if model in source.unfinished else list(_scores_of(summaries)),
+        },
+        "stats": {
+            "started_at": run.created,
+            "completed_at": run.created,
+            "model_usage": usage,
+        },
+    }
+    _add(log, "header.json", header)
 
-    def _spec(self) -> dict[str, Any]:
-        run = self.source.run
-        plan = run.plan
-        return {
-            "eval_id": digest([run.id, self.model, self.arm]),
-            "run_id": run.id,
-            "created": run.created,
-            "task": f"{run.skill} ({self.source.baseline if self.arm == 'baseline' else self.arm})",
-            "task_id": digest([run.skill, self.arm]),
-            "task_version": plan.skill.fingerprint,
-            "solver": f"upskill/{plan.agent}",
-            "tags": [self.arm],
-            "dataset": {
-                "name": run.skill,
-                "samples": len(self.source.cases),
-                "sample_ids": [sample_id(self.source, case) for case in self.source.cases],
-                "shuffled": False,
-            },
-            "model": self.model,
-            "model_generate_config": {
-                "temperature": plan.temperature,
-                "max_tokens": plan.max_output_tokens,
-                "seed": plan.seed,
-            },
-            "config": {"epochs": plan.rounds_of(self.model)},
-            "packages": {"upskill": __version__},
-            "metadata": {"arm": self.arm, "skill": run.skill, "suite": plan.suite.fingerprint}
-            | ({"replayed": plan.replayed} if plan.replayed else {}),
-        }
 
-    def _header(self, spec: dict[str, Any]) -> dict[str, Any]:
-        run = self.source.run
-        planned = len(self.source.cases) * run.plan.rounds_of(self.model)
-        names = sorted(self.scored, key=lambda name: name != OUTCOME)
-        return {
-            "version": VERSION,
-            "status": "success" if self.samples == planned else "cancelled",
-            "eval": spec,
-            "plan": self.plan,
-            "results": {
-                "total_samples": planned,
-                "completed_samples": self.samples - self.errored,
-                # None before the end: the logs of two arms would reveal how they differ so far.
-                "scores": [
-                    self._score(name) for name in names if self.model not in self.source.unfinished
-                ],
-            },
-            "stats": {
-                "started_at": run.created,
-                "completed_at": run.created,
-                "model_usage": self.usage,
-            },
-        }
+def _spec(source: StoredRun, model: str, arm: str) -> dict[str, Any]:
+    run = source.run
+    plan = run.plan
+    replayed = {"replayed": plan.replayed} if plan.replayed else {}
+    return {
+        "eval_id": digest([run.id, model, arm]),
+        "run_id": run.id,
+        "created": run.created,
+        "task": f"{run.skill} ({source.baseline if arm == 'baseline' else arm})",
+        "task_id": digest([run.skill, arm]),
+        "task_version": plan.skill.fingerprint,
+        "solver": f"upskill/{plan.agent}",
+        "tags": [arm],
+        "dataset": {
+            "name": run.skill,
+            "samples": len(source.cases),
+            "sample_ids": [sample_id(source, case) for case in source.cases],
+            "shuffled": False,
+        },
+        "model": model,
+        "model_generate_config": {
+            "temperature": plan.temperature,
+            "max_tokens": plan.max_output_tokens,
+            "seed": plan.seed,
+        },
+        "config": {"epochs": plan.rounds_of(model)},
+        "packages": {"upskill": __version__},
+        "metadata": {
+            "arm": arm,
+            "skill": run.skill,
+            "suite": plan.suite.fingerprint,
+            **replayed,
+        },
+    }
 
-    def _score(self, name: str) -> dict[str, Any]:
-        right, count = self.scored[name]
-        rate = right / count
+
+def _scores_of(summaries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The outcome first."""
+    passed: dict[str, list[bool]] = {OUTCOME: []}
+    for summary in summaries:
+        scores: dict[str, Any] = summary["scores"] or {}
+        for name, score in scores.items():
+            passed.setdefault(name, []).append(score["value"] == "C")
+    for name, each in passed.items():
+        count = len(each)
+        if not count:
+            continue
+        rate = sum(each) / count
         error = math.sqrt(rate * (1 - rate) / (count - 1)) if count > 1 else 0.0
         metrics = {"accuracy": rate, "stderr": error}
-        return {
+        yield {
             "name": name,
             "scorer": name,
             "scored_samples": count,
-            "unscored_samples": self.samples - count,
+            "unscored_samples": len(summaries) - count,
             "metrics": {
                 metric: {"name": metric, "value": value} for metric, value in metrics.items()
             },
@@ -148,7 +140,8 @@ class _Log:
 def _add(log: ZipFile, name: str, value: object) -> None:
     info = ZipInfo(name)  # without a date: the same run gives the same bytes
     info.compress_type = ZIP_DEFLATED
-    log.writestr(info, json.dumps(clean(value)))
+    # Many readers refuse half of a surrogate pair.
+    log.writestr(info, json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
 EXPORT = FolderExport(write)
