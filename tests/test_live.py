@@ -138,8 +138,8 @@ def test_the_index_leads_to_a_run_a_case_a_skill_and_a_comparison(
         page.get_by_role("link", name=site.first).first.click()
         assert "greeter helps" in page.inner_text("h1")
         page.get_by_role("link", name="Versions of greeter").click()
-        # A line for each model, then the versions, then the runs.
-        latest, versions, runs = page.locator("tbody").all()
+        # A line for each model, then the runs, then the versions.
+        latest, runs, versions = page.locator("tbody").all()
         assert latest.locator("tr").count() == 2
         assert versions.locator("tr").count() == 2
         assert runs.locator("tr").count() == 3
