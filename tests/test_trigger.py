@@ -853,7 +853,7 @@ def test_where_nothing_is_better_the_older_stays_and_the_test_part_is_unused(
         asked = asked_in(server)
     assert done.code == 0, done.err
     assert "None was better on validation queries. The test queries were not used." in done.out
-    assert "3 descriptions were tried; the search ended: all attempts are used." in done.out
+    assert "Descriptions tried: 3; the search ended: all attempts are used." in done.out
     assert "not kept: the same as one that was tried before" in done.err
     assert not set(asked) & set(TEST)
     assert len(asked) == 3 * (
@@ -1023,7 +1023,7 @@ def test_a_description_without_a_fault_is_left_alone(upskill: Upskill, house: Pa
     write_script(house / "student.json", [*everything, {"answer": "Done."}])
     done = trigger(upskill, *IMPROVE)
     assert done.code == 0
-    assert "0 descriptions were tried; the search ended: nothing is left to gain." in done.out
+    assert "Descriptions tried: 0; the search ended: nothing is left to gain." in done.out
 
 
 # From Python.

@@ -54,7 +54,7 @@ CAUSES: Mapping[Cause, str] = {
     "refusal": "refused by the model or its provider",
     "empty": "an empty answer",
     "unreadable": "not readable by a check",
-    "verbose": "right but longer than the case allows",
+    "verbose": "right but verbose: longer than the case allows",
     "judge": "the judge gave no usable grade",
 }
 Clean = Callable[[Iterable[Result]], Iterable[Result]]  # takes secrets out

@@ -116,7 +116,7 @@ def _worth(blocks: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Cell]]:
                 "Block": block["path"] if block["kind"] == "file" else block["text"],
                 "Tokens": block["tokens"],
                 "Student": each["model"],
-                "Worth in points": Measure(each["value"], *each["interval"]),
+                "Worth in points (95% interval)": Measure(each["value"], *each["interval"]),
                 "Needed by": ", ".join(each["cases"]),
                 "": fate,
             }

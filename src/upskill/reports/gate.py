@@ -123,7 +123,7 @@ def _marked(text: str, mark: Mark | None) -> Headline:
 def _rows(result: GateResult) -> Iterator[Mapping[str, Cell]]:
     for each in result.measured:
         row: dict[str, Cell] = {
-            "Skill": each.change.path,
+            "Folder": each.change.path,
             "Model": each.model,
             "Result": _marked("" if result.commit else advice(each), each.mark),
         }

@@ -64,7 +64,7 @@ def describe(matrix: Matrix, conflict: Conflict) -> str:
     change = ""
     if conflict.change:
         lost = format_cell(Measure.of(conflict.change), "points")
-        change = f" ({lost} points of activation on these)"
+        change = f": {lost} points of activation"
     advice = matrix.advice(conflict).words
     return f"{conflict.skill} loses {requests} beside {others}{change}. {advice}"
 

@@ -154,8 +154,8 @@ def _judge_errors(evaluation: Evaluation) -> Iterator[str]:
     lines: list[tuple[str, str]] = []
     for model, by_arm in evaluation.judge_errors.items():
         counts = [f"{number} of {of} ({labels[arm]})" for arm, (number, of) in by_arm.items()]
-        line = f"The judge ({judge}) gave no usable grade, so these answers are missing: "
-        lines.append((model, line + ", ".join(counts)))
+        line = f"The judge ({judge}) gave no usable grade for answers: {', '.join(counts)}."
+        lines.append((model, f"{line} They are missing"))
     yield from grouped(lines, len(evaluation.verdicts))
 
 

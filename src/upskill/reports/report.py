@@ -32,7 +32,7 @@ Kind = Literal[
 ]
 # Columns that are not text or counts, by name.
 KINDS: Mapping[Kind, Sequence[str]] = {
-    "code": ["Run", "Id", "Hash", "Parent", "File", "Requirement"],
+    "code": ["Run", "Folder", "Id", "Hash", "Parent", "File", "Requirement"],
     "share": [
         *("Passes", "Passed", "Before → now", "Without → with", "Without", "With", "Pass rates"),
         *("Recall", "Accuracy", "Precision", "Score", "False triggers", "Opened", "Activated"),
@@ -44,7 +44,7 @@ KINDS: Mapping[Kind, Sequence[str]] = {
         "Lift activated",
         "Lift not activated",
         "Change",
-        "Worth in points",
+        "Worth in points (95% interval)",
     ],
     "decimal": ["Turns", "Tool calls"],
     "dollars": ["Cost", "Cost per pass"],
