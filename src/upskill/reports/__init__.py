@@ -17,7 +17,7 @@ Beside them:
 
 - `cases`: cases with their answers, worst first; `answers` prints them on a terminal (`upskill show`)
 - `numbers`: formats percentages, points, prices and intervals
-- `layout`: paragraphs and tables for any width
+- `layout`: paragraphs and tables for any width; `templates`: those of pages and summaries
 - `figures`: an evaluation as JSON and CSV; `evaluated_tests`: as tests; `remarks`: what there is to say of it
 - `triggered`: what a trigger test says; `trial_rows`: a trial as one row
 - `redacted`: a stored run without secrets
