@@ -149,8 +149,12 @@ def _to_json(distilled: Distilled, conclusion: str) -> dict[str, Any]:
     before, after = distilled.tokens
     held_out = distilled.held_out
     front = [
-        {"version": point.name, "pass_rate": point.rate.to_dict()}
-        | pick(point, "model", "tokens", "change")
+        {
+            "version": point.name,
+            **pick(point, "model", "tokens"),
+            "pass_rate": point.rate.to_dict(),
+            "change": to_plain(point.change),
+        }
         for point in distilled.front
     ]
     return {
