@@ -22,16 +22,18 @@ COMMAND = re.compile(r"^\s{1,8}([a-z][\w-]*)(?:[ ,|(<\[].*)?$")
 
 def install(row: Row, folder: Path) -> list[str]:
     """Adds what a Python or Node package depends on. Returns how its program is called in the sandbox."""
-    package = f"{row['package']}{'==' if row['source'] == 'pip' else '@'}{row['version']}"
+    package = shlex.quote(
+        f"{row['package']}{'==' if row['source'] == 'pip' else '@'}{row['version']}"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     if row["source"] == "pip":
-        call(*PIP, "install", "--no-compile", *WHEELS, "--target", str(folder), package)
+        call(f"{PIP} install --no-compile {WHEELS} --target . {package}", folder)
         program = folder / "bin" / row["name"]
         is_script = program.exists() and program.read_bytes()[:2] == b"#!"
         python = ["env", "PYTHONPATH=/tool", "COLUMNS=100", "python3"] if is_script else []
         return [*python, f"/tool/bin/{row['name']}"]
     if row["source"] == "npm":
-        call("npm", "install", "--ignore-scripts", "--no-audit", "--prefix", str(folder), package)
+        call(f"npm install --ignore-scripts --no-audit --prefix . {package}", folder)
         return [f"/tool/node_modules/.bin/{row['name']}"]
     return [f"/tool/usr/bin/{row['name']}"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import subprocess
 import sys
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from pages import Page
 
 from upskill.plain import dict_or_empty
 
-PIP = (sys.executable, "-m", "pip", "--quiet")
-WHEELS = ("--only-binary", ":all:")  # building from source runs code of the package
+PYTHON = sys.executable
+PIP = f"{PYTHON} -m pip --quiet"
+WHEELS = "--only-binary :all:"  # building from source runs code of the package
 FORGES = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org", "sr.ht")
 # Domains of many projects: there, the whole host and the beginning of the path have to be the same.
 SHARED = (
@@ -48,6 +48,11 @@ SHARED = (
 MAN_PAGES = "manned.org"  # has the man pages of Debian and others
 INDEXES = (MAN_PAGES, "man7.org", "die.net", "wikipedia.org", "archlinux.org", "ubuntu.com")
 COLUMNS = ("name", "source", "package", "version", "evidence", "reason")
+FETCH = {
+    "pip": f"{PIP} download --no-deps {WHEELS} {{name}}=={{version}} && {PYTHON} -m zipfile -e *.whl ../unpacked",
+    "npm": "npm pack --ignore-scripts {name}@{version} && tar -xzf *.tgz -C ../unpacked",
+    "apt": "apt-get download {name}={version} && dpkg-deb -x *.deb ../unpacked",
+}
 Row = dict[str, str]
 
 
@@ -59,14 +64,12 @@ class Package:
     urls: list[str]
 
 
-def call(*arguments: str, folder: Path | None = None) -> str:
-    """What a program prints; empty if it fails."""
-    try:
-        done = subprocess.run(
-            arguments, check=False, cwd=folder, capture_output=True, text=True, timeout=600
-        )
-    except subprocess.TimeoutExpired:
-        return ""
+def call(command: str, folder: Path | None = None) -> str:
+    """What a line of shell prints; empty if it fails. One that hangs ends the build, which continues when run again."""
+    bash = ["bash", "-c", command]
+    done = subprocess.run(
+        bash, check=False, cwd=folder, capture_output=True, text=True, timeout=900
+    )
     return done.stdout if done.returncode == 0 else ""
 
 
@@ -88,17 +91,8 @@ def find_place(url: str) -> str:
 
 
 def ask_pip(name: str) -> Package | None:
-    report = call(
-        *PIP,
-        "install",
-        "--dry-run",
-        "--ignore-installed",
-        "--no-deps",
-        *WHEELS,
-        "--report",
-        "-",
-        name,
-    )
+    options = f"--dry-run --ignore-installed --no-deps {WHEELS} --report -"
+    report = call(f"{PIP} install {options} {shlex.quote(name)}")
     if not report:
         return None
     metadata = json.loads(report)["install"][0]["metadata"]
@@ -112,7 +106,7 @@ def ask_pip(name: str) -> Package | None:
 
 
 def ask_npm(name: str) -> Package | None:
-    answer = call("npm", "view", name, "name", "version", "repository.url", "homepage", "--json")
+    answer = call(f"npm view {shlex.quote(name)} name version repository.url homepage --json")
     fields = dict_or_empty(json.loads(answer) if answer else None)
     if "name" not in fields:
         return None
@@ -121,7 +115,7 @@ def ask_npm(name: str) -> Package | None:
 
 
 def ask_apt(name: str) -> Package | None:
-    control = call("apt-cache", "show", "--no-all-versions", name)
+    control = call(f"apt-cache show --no-all-versions {shlex.quote(name)}")
     fields = dict(re.findall(r"^([\w-]+): (.+)$", control, re.MULTILINE))
     if fields.get("Package") != name:
         return None
@@ -135,14 +129,10 @@ ASK = {"pip": ask_pip, "npm": ask_npm, "apt": ask_apt}
 @cache
 def packages_by_program() -> dict[str, list[str]]:
     """Debian's packages by the programs that they install, from the lists of contents that apt keeps."""
-    files = call(
-        "apt-get", "indextargets", "--format", "$(FILENAME)", "Created-By: Contents-deb"
-    ).split()
-    read = (
-        f"/usr/lib/apt/apt-helper cat-file {' '.join(files)} | grep -E '^usr/(s?bin|games)/[^/ ]+ '"
-    )
+    files = "apt-get indextargets --format '$(FILENAME)' 'Created-By: Contents-deb'"
+    programs = "grep -E '^usr/(s?bin|games)/[^/ ]+ '"
     packages: dict[str, list[str]] = {}
-    for line in call("sh", "-c", read).splitlines():
+    for line in call(f"/usr/lib/apt/apt-helper cat-file $({files}) | {programs}").splitlines():
         path, names = line.split()
         names = [name.rpartition("/")[2] for name in names.split(",")]
         packages.setdefault(path.rpartition("/")[2], []).extend(names)
@@ -164,25 +154,11 @@ def list_names(page: Page) -> Iterator[tuple[str, str]]:
 def fetch(source: str, name: str, version: str, folder: Path) -> Path:
     """The folder with the package's files."""
     files, unpacked = folder / "file", folder / "unpacked"
-    if unpacked.exists():
-        return unpacked
-    files.mkdir(parents=True, exist_ok=True)
-    unpacked.mkdir()
-    if source == "pip":
-        call(*PIP, "download", "--no-deps", *WHEELS, "-d", str(files), f"{name}=={version}")
-    elif source == "npm":
-        call("npm", "pack", "--ignore-scripts", f"{name}@{version}", folder=files)
-    else:
-        call("apt-get", "download", f"{name}={version}", folder=files)
-    for file in files.iterdir():
-        if file.suffix == ".deb":
-            call("dpkg-deb", "-x", str(file), str(unpacked))
-        elif file.suffix == ".whl":
-            with zipfile.ZipFile(file) as wheel:
-                wheel.extractall(unpacked)
-        else:
-            with tarfile.open(file) as archive:
-                archive.extractall(unpacked, filter="data")
+    if not unpacked.exists():
+        files.mkdir(parents=True, exist_ok=True)
+        unpacked.mkdir()
+        package = {"name": shlex.quote(name), "version": shlex.quote(version)}
+        call(FETCH[source].format(**package), files)
     return unpacked
 
 
