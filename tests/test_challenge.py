@@ -201,7 +201,7 @@ def test_no_request_to_a_challenger_has_a_held_out_prompt(upskill: Upskill, home
 def test_a_ceiling_leaves_proposals_undecided(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
     challenger = write_challenger(home, proposal("carol"))
-    flags = ("-m", "scripted:student.yaml", "--challenger", challenger, "--set", "max_calls=3")
+    flags = ("-m", "scripted:student.yaml", "--challenger", challenger, "--set", "max_calls=2")
     found = upskill("challenge", "codes", *flags, "--json").json
     assert found["halted"]
     assert {each["status"] for each in found["proposals"]} == {"undecided"}

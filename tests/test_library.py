@@ -104,7 +104,6 @@ async def test_what_a_program_prints_of_a_skill_a_plan_or_a_result_fits_on_a_lin
             result.trace,
             evaluation.verdicts[0],
             material,
-            upskill.Refinement(skill, [], evaluation, None, "done"),
         ),
     ]
     for each in printed:
