@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
+from unittest.mock import patch
 
 from build import HERE, OUT, write_json
 from cases import Case, Documentation, make_cases
@@ -22,7 +23,7 @@ from upskill.authoring.material.material import read_material
 from upskill.authoring.writing import skill_writer
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.checks.command_line import CommandLine
-from upskill.errors import Paused
+from upskill.errors import UsageError
 from upskill.models.handoff import HandoffModel
 from upskill.models.prices import Price
 from upskill.skills import estimate_tokens
@@ -168,17 +169,20 @@ async def write_skill(tool: str, form: str) -> str:
         words = own.read_text() if own.exists() else read_prompt(FORMS[form])
         return words.strip() + LENGTH.format(MAX_SKILL_TOKENS)
 
-    skill_writer.read_prompt = read_form
+    # Teachers have one go: what they cite is not sent back.
+    patched = patch.multiple(skill_writer, read_prompt=read_form, _ungrounded=lambda *_: [])
+    name = tool.replace("_", "-")
     teacher = HandoffModel("teacher", folder, Price(0, 0, 0, 0))
     try:
-        draft = await skill_writer.write_skill(
-            material, teacher, MAX_SKILL_TOKENS, file_tokens=0, opens_files=False, name=tool
-        )
+        with patched:
+            draft = await skill_writer.write_skill(
+                material, teacher, MAX_SKILL_TOKENS, file_tokens=0, opens_files=False, name=name
+            )
     finally:
         await teacher.close()
     if draft.skill.tokens > MAX_SKILL_TOKENS:
-        raise SystemExit(
-            f"{folder}: {draft.skill.tokens} tokens; shorten the answer to {MAX_SKILL_TOKENS}"
+        raise UsageError(
+            f"{folder}: {draft.skill.tokens} tokens, at most {MAX_SKILL_TOKENS} are allowed"
         )
     return draft.skill.body
 
@@ -189,13 +193,17 @@ async def write_skills(tools: list[str]) -> None:
         for form in FORMS:
             try:
                 body = await write_skill(tool, form)
-            except Paused as paused:
-                waiting += paused.files
+            except UsageError as error:  # no answer yet, or one that cannot be used
+                waiting.append(error.message)
                 continue
             file = HERE / "skills" / form / f"{tool}.md"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{body.strip()}\n")
-    print("\n".join([f"{len(waiting)} prompts wait for an answer.", *waiting]))
+    print(
+        "\n".join(
+            [*waiting, f"{len(waiting)} of {len(FORMS) * len(tools)} skills are not written yet."]
+        )
+    )
 
 
 def main() -> None:
