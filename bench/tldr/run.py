@@ -169,8 +169,10 @@ async def write_skill(tool: str, form: str) -> str:
         words = own.read_text() if own.exists() else read_prompt(FORMS[form])
         return words.strip() + LENGTH.format(MAX_SKILL_TOKENS)
 
-    # Teachers have one go: what they cite is not sent back.
-    patched = patch.multiple(skill_writer, read_prompt=read_form, _ungrounded=lambda *_: [])
+    def accept_citations(answer: object, material: object) -> list[str]:
+        return []  # teachers have one go, so what they cite is not sent back
+
+    patched = patch.multiple(skill_writer, read_prompt=read_form, _ungrounded=accept_citations)
     name = tool.replace("_", "-")
     teacher = HandoffModel("teacher", folder, Price(0, 0, 0, 0))
     try:
