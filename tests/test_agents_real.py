@@ -39,7 +39,7 @@ from upskill.agents.allow_list import MAX_DROPPED, Wire, points_outside
 from upskill.agents.claude_code import ClaudeCode
 from upskill.agents.codex import Codex
 from upskill.agents.opencode import OpenCode
-from upskill.agents.program import LIMITS, PLACEHOLDER_KEY, ProgramAgent, find_program
+from upskill.agents.program import LIMITS, ProgramAgent, find_program
 from upskill.agents.proxy import (
     MAX_CONCURRENT,
     Proxy,
@@ -175,7 +175,6 @@ def test_a_real_agent_works_in_both_arms_and_only_one_of_them_has_the_skill(
     assert {_credential(asked) for asked in server.asked} == {KEY}
     assert KEY not in json.dumps([asked.body for asked in server.asked])
     assert KEY not in json.dumps(trials)
-    assert PLACEHOLDER_KEY in json.dumps(trials) or name == "codex"
     assert "no way out" in json.dumps(trials["baseline"]["trace"]["steps"])
     assert server.strange == []
 
@@ -350,7 +349,7 @@ async def test_a_prompt_without_room_and_a_refusal_are_how_a_program_ended_and_n
     script = """
         const body = JSON.stringify({model: "x", max_tokens: 5, messages: [{role: "user", content: "Hello."}]});
         const asked = fetch(process.env.ANTHROPIC_BASE_URL + "/v1/messages",
-                            {method: "POST", headers: {"content-type": "application/json"}, body});
+                            {method: "POST", headers: {"x-api-key": process.env.ANTHROPIC_API_KEY}, body});
         asked.then((answer) => answer.text()).then(() => { console.error("API error"); process.exitCode = 1; });
     """
     plant(home, "claude", script, monkeypatch)
@@ -518,9 +517,7 @@ def test_codex_is_let_in_with_its_own_login(
     found = agent.upstream(resolve("codex:gpt-5.5"), {})
     assert found.headers == {"Authorization": "Bearer sk-of-codex"}
     assert (found.base_url, found.model) == ("https://api.openai.com/v1", "gpt-5.5")
-    invocation = agent.invocation(
-        replace(resolve("codex:gpt-5.5"), effort="low"), found, "http://127.0.0.1:1/v1"
-    )
+    invocation = agent.invocation(replace(resolve("codex:gpt-5.5"), effort="low"), Proxy(found))
     assert '--model gpt-5.5 --config model_reasoning_effort="low" -' in " ".join(
         invocation.arguments
     )
@@ -541,10 +538,11 @@ def test_claude_code_is_let_in_with_its_own_login(
     assert (found.base_url, found.beta) == ("https://api.anthropic.com/v1", "oauth-2025-04-20")
     monkeypatch.setenv("CLAUDE_CODE_OAUTH_TOKEN", "token-of-environment")
     assert agent.upstream(address, {}).secrets == ("token-of-environment",)
-    invocation = agent.invocation(replace(address, effort="high"), found, "http://127.0.0.1:1/v1")
+    proxy = Proxy(found, url="http://127.0.0.1:1/v1")
+    invocation = agent.invocation(replace(address, effort="high"), proxy)
     assert invocation.arguments[-2:] == ("--effort", "high")
     assert invocation.environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1"
-    assert invocation.environment["ANTHROPIC_API_KEY"] == PLACEHOLDER_KEY
+    assert invocation.environment["ANTHROPIC_API_KEY"] == proxy.key
 
 
 def test_opencode_is_let_in_with_the_keys_it_keeps(no_login: Path) -> None:
@@ -565,9 +563,7 @@ def test_opencode_is_let_in_with_the_keys_it_keeps(no_login: Path) -> None:
     assert (found.base_url, found.wire) == ("https://api.fireworks.ai/inference/v1", "chat")
     assert found.headers == {"Authorization": "Bearer key-of-fireworks"}
     invocation = (
-        agent.invocation(resolve("opencode:x/y"), found, "http://127.0.0.1:1/v1")
-        if shutil.which("rg")
-        else None
+        agent.invocation(resolve("opencode:x/y"), Proxy(found)) if shutil.which("rg") else None
     )
     assert invocation is None or "upskill/kimi" in invocation.arguments
     with pytest.raises(UsageError, match="does not say which model"):
@@ -598,8 +594,10 @@ async def proxied(
 ) -> AsyncGenerator[tuple[Proxy, aiohttp.ClientSession]]:
     proxy = Proxy(upstream, bounds or Bounds(), ledger)
     with create_server(("127.0.0.1", 0)) as door:
-        async with proxy.serve(door) as url, aiohttp.ClientSession(f"{url}/") as client:
-            yield proxy, client
+        async with proxy.serve(door):
+            headers = {"Authorization": f"Bearer {proxy.key}"}
+            async with aiohttp.ClientSession(f"{proxy.url}/", headers=headers) as client:
+                yield proxy, client
 
 
 async def ask(
@@ -626,7 +624,6 @@ async def test_the_proxy_puts_the_key_in_and_the_model_under_test(
     with agent_server(lambda _: "Hello.", KEY) as server:
         async with proxied(upstream_at(server.url, wire), ledger=ledger) as (proxy, client):
             headers = {
-                "Authorization": "Bearer stolen",
                 "x-api-key": "stolen",
                 "Cookie": "a=b",
                 "x-app": "cli",
@@ -655,6 +652,32 @@ async def test_the_proxy_puts_the_key_in_and_the_model_under_test(
     assert proxy.usage.cost_usd == pytest.approx(cost)
     assert ledger.spent["student"] == proxy.usage
     assert (proxy.turns, ledger.calls) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "status"),
+    [
+        ({}, "", 401),
+        ({"Authorization": "Bearer {key}x", "x-api-key": "\u00e9"}, "?key=other", 401),
+        ({"x-app": "{key}"}, "?beta={key}", 401),
+        ({"Authorization": "Bearer {key}"}, "", 200),
+        ({"Authorization": "Bearer other", "x-api-key": "{key}"}, "", 200),
+        ({"x-goog-api-key": "{key}"}, "", 200),
+        ({}, "?key={key}", 200),
+    ],
+)
+async def test_the_proxy_only_answers_those_who_have_the_key_of_the_trial(
+    headers: dict[str, str], query: str, status: int
+) -> None:
+    with agent_server(lambda _: "Hello.", KEY) as server:
+        async with proxied(upstream_at(server.url)) as (proxy, _), aiohttp.ClientSession() as other:
+            sent = {name: value.format(key=proxy.key) for name, value in headers.items()}
+            url = f"{proxy.url}/chat/completions{query.format(key=proxy.key)}"
+            async with other.post(url, json={"model": "x"}, headers=sent) as answer:
+                text = await answer.text()
+    assert (answer.status, "authentication_error" in text) == (status, status == 401)
+    assert (len(server.asked), len(server.strange)) == (int(status == 200), 0)
+    assert proxy.key not in str(server.asked)
 
 
 async def test_what_was_written_to_a_cache_is_priced_by_the_proxy() -> None:
@@ -891,7 +914,7 @@ async def test_only_functions_and_plain_content_reach_gemini_and_always_the_mode
     assert dropped == [
         *("field 'cachedContent'", "field 'model'", "field of a message 'executableCode'"),
         *("field of a tool 'googleSearch'", "field of a tool 'urlContext'", "tool '$search'"),
-        *("header 'x-goog-user-project'", "query parameter 'key'"),
+        "header 'x-goog-user-project'",
     ]
 
 
@@ -995,7 +1018,8 @@ async def test_a_request_of_a_students_own_cannot_rename_a_call() -> None:
 ASKS_FOR_A_SEARCH = """
 const body = JSON.stringify({model: "x", input: [], stream: true, tools: [{type: "web_search"}], store: true});
 const url = require("fs").readFileSync(process.env.HOME + "/.codex/config.toml", "utf8").match(/base_url = "(.*)"/)[1];
-fetch(url + "/responses", {method: "POST", body}).then(answer => answer.text()).then(() => {
+const headers = {authorization: "Bearer " + process.env.UPSKILL_KEY};
+fetch(url + "/responses", {method: "POST", headers, body}).then(answer => answer.text()).then(() => {
   console.log(JSON.stringify({type: "item.completed", item: {id: "1", type: "agent_message", text: "done"}}));
   console.log(JSON.stringify({type: "turn.completed", usage: {}}));
 });

@@ -1,8 +1,8 @@
 """`acp:COMMAND`: any program that speaks the Agent Client Protocol. Its client runs beside it, in the sandbox.
 
 COMMAND may begin with variables, as in a shell: those of the agent, in which {url}, {model} and {key} stand for the
-proxy, the student and the dummy key, and two of ours. UPSKILL_SKILLS is the folder below the home folder in which the
-agent looks for skills; UPSKILL_API is the API that it speaks to its model.
+proxy, the student and the key of the trial, and two of ours. UPSKILL_SKILLS is the folder below the home folder in
+which the agent looks for skills; UPSKILL_API is the API that it speaks to its model.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from upskill.agents import AGENTS, Task
 from upskill.agents.allow_list import Wire
 from upskill.agents.mcp import McpServer, expand, read_servers
 from upskill.agents.program import (
-    PLACEHOLDER_KEY,
     Program,
     ProgramAgent,
     incompatible_model,
     readonly_mount,
 )
-from upskill.agents.proxy import Upstream
+from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.prices import Prices
@@ -273,14 +272,14 @@ class Acp(ProgramAgent):
             "_meta": {"mcpStartupAwaitTimeoutMs": milliseconds},
         }  # of codex-acp
 
-    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
-        like = (
-            self.like.invocation(address, upstream, url).environment
-            if self.like
-            else dict[str, str]()
-        )
-        host = url.removesuffix("/v1")
-        values = {"{url}": url, "{host}": host, "{model}": upstream.model, "{key}": PLACEHOLDER_KEY}
+    def invocation(self, address: Address, proxy: Proxy) -> Invocation:
+        like = self.like.invocation(address, proxy).environment if self.like else dict[str, str]()
+        values = {
+            "{url}": proxy.url,
+            "{host}": proxy.url.removesuffix("/v1"),
+            "{model}": proxy.upstream.model,
+            "{key}": proxy.key,
+        }
         variables = {
             name: re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], value)
             for name, value in {**self.row.environment, **self.variables}.items()

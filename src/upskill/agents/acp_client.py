@@ -231,7 +231,7 @@ def report(**event: Any) -> None:
 def new_session(
     client: Client, authenticate: list[dict[str, Any]], wanted: list[str], session: dict[str, Any]
 ) -> str:
-    """Log in with the dummy key, if the agent insists on it."""
+    """Log in with the key of the trial, if the agent insists on it."""
     params = {"cwd": str(Path.cwd()), **session}
     try:
         opened = client.call("session/new", params)

@@ -150,7 +150,7 @@ ALLOWED: Mapping[Wire, AllowList] = {
             "functionResponse id name response"
         ),
         headers=HEADERS | _names("x-goog-api-client"),
-        query=_names("alt"),
+        query=_names("alt key"),  # the proxy reads them, and writes its own
     ),
 }
 # Fields of content that hold more content.

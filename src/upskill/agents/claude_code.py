@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from upskill.agents.allow_list import Wire
 from upskill.agents.mcp import McpServer, expand
-from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model
-from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url
+from upskill.agents.program import ProgramAgent, incompatible_model
+from upskill.agents.proxy import ANTHROPIC, Proxy, Upstream, messages_url
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.parsing import collect_secrets
@@ -93,7 +93,7 @@ class ClaudeCode(ProgramAgent):
             {**invocation.environment, **dict.fromkeys(TIMEOUT_VARIABLES, milliseconds)},
         )
 
-    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
+    def invocation(self, address: Address, proxy: Proxy) -> Invocation:
         arguments = [
             *(
                 "--print",
@@ -106,8 +106,8 @@ class ClaudeCode(ProgramAgent):
         ]
         environment = dict.fromkeys(DISABLE_VARIABLES, "1")
         environment |= {
-            "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
-            "ANTHROPIC_API_KEY": PLACEHOLDER_KEY,
+            "ANTHROPIC_BASE_URL": proxy.url.removesuffix("/v1"),
+            "ANTHROPIC_API_KEY": proxy.key,
         }
         if address.model:
             arguments += ["--model", address.model]

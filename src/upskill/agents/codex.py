@@ -10,7 +10,7 @@ from typing import ClassVar
 from upskill.agents.allow_list import Wire
 from upskill.agents.mcp import McpServer, expand
 from upskill.agents.program import ProgramAgent, incompatible_model
-from upskill.agents.proxy import Upstream
+from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.parsing import collect_secrets
@@ -34,6 +34,7 @@ check_for_update_on_startup = false
 name = "upskill"
 base_url = {url}
 wire_api = "responses"
+env_key = "UPSKILL_KEY"
 
 [skills.bundled]
 enabled = false
@@ -103,10 +104,10 @@ class Codex(ProgramAgent):
             (*invocation.arguments[:-1], *options, invocation.arguments[-1]), invocation.environment
         )
 
-    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
+    def invocation(self, address: Address, proxy: Proxy) -> Invocation:
         arguments = ["exec", "--json", "--skip-git-repo-check", "--color", "never"]
         if address.model:
             arguments += ["--model", address.model]
         if address.effort:
             arguments += ["--config", f"model_reasoning_effort={json.dumps(address.effort)}"]
-        return Invocation((*arguments, "-"))
+        return Invocation((*arguments, "-"), {"UPSKILL_KEY": proxy.key})

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from upskill.agents.allow_list import Wire
 from upskill.agents.mcp import McpServer, expand
-from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, readonly_mount
-from upskill.agents.proxy import Upstream
+from upskill.agents.program import ProgramAgent, incompatible_model, readonly_mount
+from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS
@@ -116,24 +116,25 @@ class OpenCode(ProgramAgent):
         environment = {**invocation.environment, "OPENCODE_CONFIG_CONTENT": json.dumps(settings)}
         return Invocation(invocation.arguments, environment)
 
-    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
+    def invocation(self, address: Address, proxy: Proxy) -> Invocation:
+        model = proxy.upstream.model
         provider: dict[str, Any] = {
-            "npm": CLIENTS[upstream.wire],
-            "options": {"baseURL": url, "apiKey": PLACEHOLDER_KEY},
-            "models": {upstream.model: {}},
+            "npm": CLIENTS[proxy.upstream.wire],
+            "options": {"baseURL": proxy.url, "apiKey": proxy.key},
+            "models": {model: {}},
         }
         settings = {
             "share": "disabled",
             "autoupdate": False,
             "permission": {"*": "allow", "webfetch": "deny", "websearch": "deny"},
             "provider": {"upskill": provider},
-            "model": f"upskill/{upstream.model}",
-            "small_model": f"upskill/{upstream.model}",
+            "model": f"upskill/{model}",
+            "small_model": f"upskill/{model}",
             "agent": {"title": {"disable": True}},  # each would be another call
         }
         # Without a title, opencode would ask the model for one in another call.
         arguments = ["run", "--pure", "--format", "json", "--title", "upskill"]
-        arguments += ["--model", f"upskill/{upstream.model}"]
+        arguments += ["--model", f"upskill/{model}"]
         if address.effort:
             arguments += ["--variant", address.effort]
         environment = {f"OPENCODE_DISABLE_{name}": "1" for name in DISABLED}

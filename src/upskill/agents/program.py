@@ -43,7 +43,6 @@ STOP_REASONS: dict[str, Stop] = {  # in the words of the programs
     "model_context_window_exceeded": "context",
     "content-filter": "refusal",
 }
-PLACEHOLDER_KEY = "upskill-has-the-key"  # programs refuse to start without a key
 EXECUTABLE_MAGIC = (
     b"\x7fELF",
     b"\xcf\xfa\xed\xfe",
@@ -100,7 +99,8 @@ class ProgramAgent(ABC):
         return {}
 
     @abstractmethod
-    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation: ...
+    def invocation(self, address: Address, proxy: Proxy) -> Invocation:
+        """How it is started, with the URL and the key of the proxy."""
 
     def with_servers(self, invocation: Invocation, servers: Mapping[str, McpServer]) -> Invocation:
         """Name these MCP servers in its own configuration; the program starts them."""
@@ -168,8 +168,8 @@ class ProgramAgent(ABC):
         else:
             tools = ()
         try:
-            async with proxy.serve(sandbox.proxy_socket) as url:
-                invocation = self.invocation(address, upstream, url)
+            async with proxy.serve(sandbox.proxy_socket):
+                invocation = self.invocation(address, proxy)
                 if servers:
                     invocation = self.with_servers(invocation, servers)
                 done = await sandbox.run(

@@ -1,7 +1,8 @@
 """The proxy is a program's only way out of its sandbox: to the API of the model under test.
 
 Requests are forwarded with the real key, which never enters the sandbox; answers are streamed back, metered and
-entered in the ledger. The bounds of the trial are enforced here.
+entered in the ledger. The bounds of the trial are enforced here. The program has a random key of the trial, without
+which nothing is forwarded, so other processes cannot spend the real one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from hmac import compare_digest
+from secrets import token_urlsafe
 from socket import socket
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -24,7 +27,7 @@ from upskill.agents import Bounds
 from upskill.agents.allow_list import CONTENT_FIELDS, RequestFilter, Wire, points_outside
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address, Role, Unanswered
-from upskill.models.endpoints import ENDPOINTS
+from upskill.models.endpoints import ENDPOINTS, first_set
 from upskill.models.failures import (
     FAILURES,
     PROXY_ERRORS,
@@ -67,9 +70,11 @@ FREE_PATHS: dict[Wire, tuple[str, ...]] = {
 }
 GEMINI_REFUSALS = ("SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII")
 RETURNED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
+KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key")
 MAX_BODY_BYTES = 16 * 1024 * 1024  # bytes
 MAX_CONCURRENT = 16  # requests; each is held in memory, and a student may send any number
 READ_TIMEOUT = 600.0  # seconds between two chunks of an answer
+ERROR_KINDS = {401: "authentication_error", 403: "permission_error"}
 FATAL_STATUSES = (401, 403, 404)
 # The request is to blame. After the first answer it is not the agent's own, but one of the student's commands.
 REQUEST_STATUSES = (400, 404, 405, 406, 411, 413, 414, 415, 422, 431)
@@ -101,15 +106,10 @@ def upstream_for(
         headers = {"x-api-key": key}
     else:
         endpoint = ENDPOINTS[address.endpoint or "openai"]
-        configured = (keys.get(variable, "") for variable in endpoint.url_variables)
-        base_url = (
-            address.base_url or next(filter(None, configured), "") or endpoint.base_url
-        ).rstrip("/")
-        key = next(
-            filter(None, (keys.get(variable, "").strip() for variable in endpoint.key_variables)),
-            "",
-        )
-        name = endpoint.key_variables[0] if endpoint.key_variables else ""
+        configured = first_set(keys, endpoint.url_variables)
+        base_url = (address.base_url or configured or endpoint.base_url).rstrip("/")
+        key = first_set(keys, endpoint.key_variables)
+        name = next(iter(endpoint.key_variables), "")
         if wire == "messages":
             base_url = messages_url(base_url)
         elif wire == "gemini":
@@ -145,6 +145,8 @@ class Proxy:
     ledger: Ledger | None = None
     marker: str = ""  # the trial ends when a request contains this
     role: Role = "student"  # in the ledger
+    url: str = ""  # for programs inside, once it is served
+    key: str = field(default_factory=token_urlsafe)  # of this trial: each request must have it
     usage: Usage = NO_USAGE
     turns: int = 0  # how often the model answered
     stop: str = ""  # the bound that was reached: turns, tokens or activated
@@ -172,9 +174,8 @@ class Proxy:
         )
 
     @asynccontextmanager
-    async def serve(self, proxy_socket: socket) -> AsyncGenerator[str]:
-        """Serve on this socket; yields the base URL for programs inside."""
-        port = proxy_socket.getsockname()[1]
+    async def serve(self, proxy_socket: socket) -> AsyncGenerator[None]:
+        self.url = f"http://127.0.0.1:{proxy_socket.getsockname()[1]}/v1"
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle_in_turn)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.2)
@@ -187,7 +188,7 @@ class Proxy:
             await runner.setup()
             try:
                 await web.SockSite(runner, proxy_socket).start()
-                yield f"http://127.0.0.1:{port}/v1"
+                yield
             finally:
                 await runner.cleanup()
 
@@ -196,6 +197,11 @@ class Proxy:
             return await self._handle(request)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        places = [request.query.get("key", "")]
+        places += [request.headers.get(name, "") for name in KEY_HEADERS]
+        given = [place.removeprefix("Bearer ").encode(errors="replace") for place in places]
+        if not any(compare_digest(key, self.key.encode()) for key in given):
+            return _refuse(request, "this is not the key of the trial", 401)
         # Compared as a whole: a prefix could lead anywhere the key is valid.
         path, wire = re.sub("^/v1(beta)?/", "", request.path), self.upstream.wire
         if wire == "gemini":
@@ -387,14 +393,14 @@ def _returned_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return {name: answer.headers[name] for name in RETURNED_HEADERS if name in answer.headers}
 
 
-def _refuse(request: web.Request, reason: str) -> web.Response:
+def _refuse(request: web.Request, reason: str, status: int = 403) -> web.Response:
     log.debug("%s %s: refused: %s", request.method, request.path[:200], reason)
-    return _error_response(403, reason)
+    return _error_response(status, reason)
 
 
 def _error_response(status: int, message: str) -> web.Response:
     """An error that the clients of all APIs understand and do not retry."""
-    kind = "permission_error" if status == 403 else "invalid_request_error"
+    kind = ERROR_KINDS.get(status, "invalid_request_error")
     error = {"type": "error", "error": {"type": kind, "message": message}}
     return web.json_response(error, status=status, headers={"x-should-retry": "false"})
 

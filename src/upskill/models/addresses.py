@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.models import PROVIDERS, Address
-from upskill.models.endpoints import ENDPOINTS
+from upskill.models.endpoints import ENDPOINTS, first_set
 from upskill.skills.agent_specs import AGENT_SPECS
 
 ALIASES: dict[str, str] = {
@@ -84,7 +84,7 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
 
 
 def _base_url_in(keys: Mapping[str, str] | None, variables: tuple[str, ...]) -> str:
-    return next((keys[name].rstrip("/") for name in variables if keys and keys.get(name)), "")
+    return first_set(keys or {}, variables).rstrip("/")
 
 
 def _guess(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -22,6 +23,11 @@ class Endpoint:
     seed_field: str = "seed"
     title: str = ""  # of a server on this machine: what people call it,
     start: str = ""  # and the command that starts it
+
+
+def first_set(keys: Mapping[str, str], variables: Iterable[str]) -> str:
+    """The value of the first of these variables that has one."""
+    return next(filter(None, (keys.get(name, "").strip() for name in variables)), "")
 
 
 def _local(

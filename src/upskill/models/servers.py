@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPException
 
-from upskill.models.endpoints import ENDPOINTS, is_loopback
+from upskill.models.endpoints import ENDPOINTS, first_set, is_loopback
 from upskill.plain import dict_or_empty, list_or_empty
 
 SECONDS = 2.0  # for a server on this machine to answer
@@ -31,12 +31,9 @@ class Server:
 def find_servers(keys: Mapping[str, str]) -> list[Server]:
     rows: list[tuple[str, str, str]] = []
     for name, row in ENDPOINTS.items():
-        url = next(
-            (keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url
-        )
-        key = next((keys[variable] for variable in row.key_variables if keys.get(variable)), "")
+        url = first_set(keys, row.url_variables) or row.base_url
         if not row.key_required and is_loopback(url):
-            rows.append((name, url.rstrip("/"), key.strip()))
+            rows.append((name, url.rstrip("/"), first_set(keys, row.key_variables)))
     with ThreadPoolExecutor(len(rows) or 1) as pool:
         return list(pool.map(_probe, *zip(*rows, strict=True))) if rows else []
 

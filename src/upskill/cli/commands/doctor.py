@@ -26,7 +26,7 @@ from upskill.inputs import MAX_INPUT_BYTES, read_input
 from upskill.installation import add_extra
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
 from upskill.models.embedded.weight_files import weights_path, weights_state
-from upskill.models.endpoints import ENDPOINTS
+from upskill.models.endpoints import ENDPOINTS, first_set
 from upskill.models.keys import find_keys
 from upskill.models.servers import Server, find_servers
 from upskill.plain import counted
@@ -413,9 +413,7 @@ def _servers(servers: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:
             continue
         server = by_name.get(name)
         if server is None:
-            if url := next(
-                (keys[variable] for variable in row.url_variables if keys.get(variable)), ""
-            ):
+            if url := first_set(keys, row.url_variables):
                 yield Row(
                     MODELS,
                     f"server {name}",

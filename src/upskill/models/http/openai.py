@@ -20,7 +20,7 @@ from upskill.models import (
     ToolCall,
     Unanswered,
 )
-from upskill.models.endpoints import ENDPOINTS, Endpoint
+from upskill.models.endpoints import ENDPOINTS, Endpoint, first_set
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
 from upskill.models.parsing import count_or_zero, parse_arguments
@@ -54,9 +54,7 @@ RESENT_FIELDS = (*REASONING_FIELDS, "reasoning_details")  # required by some ser
 async def open_model(address: Address, context: ModelContext) -> Model:
     endpoint = ENDPOINTS[address.endpoint or "openai"]
     base_url = resolve_base_url(address, endpoint, context)
-    key = next(
-        filter(None, (context.keys.get(variable, "") for variable in endpoint.key_variables)), ""
-    ).strip()
+    key = first_set(context.keys, endpoint.key_variables)
     if not key and endpoint.key_required:
         raise missing_key(endpoint.name, endpoint.key_variables[0])
     return ChatCompletionsModel(address, endpoint, base_url, key, context)
@@ -64,8 +62,8 @@ async def open_model(address: Address, context: ModelContext) -> Model:
 
 def resolve_base_url(address: Address, endpoint: Endpoint, context: ModelContext) -> str:
     """That of the address, of the environment, or of the endpoint's row, in this order."""
-    configured = (context.keys.get(variable, "") for variable in endpoint.url_variables)
-    url = address.base_url or next(filter(None, configured), "") or endpoint.base_url
+    configured = first_set(context.keys, endpoint.url_variables)
+    url = address.base_url or configured or endpoint.base_url
     if not url:
         raise UsageError(
             f"{address.name!r}: no base URL is set for the {endpoint.name!r} endpoint",
