@@ -254,7 +254,9 @@ async def test_cases_come_from_one_request_and_a_hash_keeps_half_of_them_fresh()
     unreadable = case(4) | {"checks": [{"kind": "regex", "texts": ["("], "number": 0}]}
     again = case(1) | {"id": "other"}
     first = {"cases": [case(1), case(2), leaky, unreadable, again, *map(case, range(5, 11))]}
-    fixed = {"cases": [{"id": "word-4", "checks": case(4)["checks"], "disputed": []}]}
+    fixed: dict[str, Any] = {
+        "cases": [{"id": "word-4", "checks": case(4)["checks"], "disputed": []}]
+    }
     told: list[str] = []
     teacher = says(first, fixed)
     suite = await write_suite(skill_of(1, 2), teacher, count=11, tell=told.append)

@@ -10,9 +10,9 @@ not as it was. The same attempts without a sandbox do get out, which is how we k
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures.thread  # noqa: F401 - which another user may not be able to read
 import ctypes
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -45,6 +45,7 @@ from upskill.sandboxes import (
 )
 from upskill.sandboxes.bubblewrap import Bubblewrap
 
+importlib.import_module("concurrent.futures.thread")  # an ordinary user may not be able to read it
 ORDINARY = 54321  # a user that nobody is
 TABLES = (seccomp.REFUSED, seccomp.ABSENT)
 COLUMN = seccomp.ARCHITECTURES.get(platform.machine(), (0, 0))[1]

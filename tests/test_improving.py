@@ -111,7 +111,7 @@ def test_a_request_is_carried_out_and_measured_on_new_cases(upskill: Upskill, ho
     assert [row["decision"] for row in versions] == ["older version", "requested change"]
     assert f"+{fact(NEW[0])}" in upskill("versions", FOLDER, "--diff").out
     with open_store(house / "runs") as store:
-        (asked,) = [each for role, each, _ in store.requests() if REVISES in each]
+        (asked,) = [each for _, each, _ in store.requests() if REVISES in each]
         tests = next(each for _, each, _ in store.requests() if "You write test cases" in each)
     assert not any(prompt(number) in asked for number in NUMBERS), (
         "who changes the skill sees no case"

@@ -104,7 +104,7 @@ FAILURE = Failure("a", "Greet me.", "hello", ("contains: the answer lacks [maske
 
 
 async def revise(teacher: Any, skill: Skill = SKILL, **more: Any) -> Proposal | None:
-    asked = {"failures": [FAILURE], **more}
+    asked: dict[str, Any] = {"failures": [FAILURE], **more}
     return await propose_edits(RevisionRequest(model=teacher, skill=skill, **asked))
 
 
