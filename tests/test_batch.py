@@ -272,18 +272,17 @@ def test_a_redrawn_run_submits_everything_again(bench: Bench) -> None:
 def test_another_plan_takes_its_part_of_a_batch_and_leaves_the_rest(bench: Bench) -> None:
     with serving(answer, batch_polls=10_000) as server:
         bench.point_at(server)
-        process = start("eval", bench.skill, "-m", STUDENT, "--repeats", 1, "--batch")
+        process = start("eval", bench.skill, "-m", STUDENT, "--repeats", 2, "--batch")
         until(lambda: server.desk["poll"] >= 1, process)
         process.kill()
         process.communicate()
         server.batch_polls = 0
-        smaller = write_skill(bench.skill.parent / "other" / "greeter", suite=greetings(2))
-        part = bench.upskill("eval", smaller, "-m", STUDENT, "--repeats", 1, "--batch")
-        assert (part.code, sizes(server)) == (0, [8])
-        assert "waiting for 4 requests" in part.err
-        whole = bench.batch(STUDENT)
-        assert (whole.code, sizes(server)) == (0, [8])
-        assert "waiting for 4 requests" in whole.err
+        part = bench.batch(STUDENT, "--seed", 1)  # the second draw alone
+        assert (part.code, sizes(server)) == (0, [16])
+        assert "waiting for 8 requests" in part.err
+        whole = bench.batch(STUDENT, "--repeats", 2)
+        assert (whole.code, sizes(server)) == (0, [16])
+        assert "waiting for 8 requests" in whole.err
         with open_store("runs") as store:
             assert not store.pending_batches(f"{server.url}/chat/completions")
             assert not store.pending_batches(f"{server.url}/messages")

@@ -192,9 +192,9 @@ def test_a_bug_in_a_search_is_shown_and_ends_it_with_3(
     assert done.code == 3, done.err
     assert "1 trial hit a bug in upskill" in done.out
     (home / "suite.json").write_text(json.dumps({"cases": cases, "checks": broken}))
-    done = spawn(*common, env=environment)
+    done = spawn(*common, "--attempts", 1, env=environment)
     assert done.code == 3
     assert (
-        "the skill cannot be evaluated: a bug in upskill stopped 12 trials: KeyError: 'sk-"
+        "the skill cannot be evaluated: a bug in upskill stopped 8 trials: KeyError: 'sk-"
         in done.err
     )

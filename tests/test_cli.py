@@ -445,7 +445,7 @@ def test_a_teacher_whose_tests_cannot_be_used_ends_with_3(
         "eval", skill, "-m", "scripted:model.yaml", "--test-writer", "scripted:teacher.yaml"
     )
     assert (done.code, done.out) == (3, "")
-    assert "only 0 of 12 generated test cases are usable" in done.err
+    assert "writing test cases: no usable answer after 3 attempts" in done.err
     assert not (skill / "evals" / "suite.json").exists()
 
 

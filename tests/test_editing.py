@@ -259,7 +259,7 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     shown = " ".join(done.out.split())
     assert (
         "6 got better, 1 got worse, 1 unchanged (1 passed and 0 failed in both):"
-        " +62 points (−9 to +100), so this may well be chance." in shown
+        " +62 (−9 to +100) points, so this may well be chance." in shown
     )
     worse = shown.index("Got worse: 1 case Please greet guest 2. greet-2")
     assert (
@@ -408,7 +408,9 @@ def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(
     # A new version that was run on the other suite only has no verdict yet.
     write_skill(skill, cases=8, body="# Greeting\n\nSay ahoy, always.")
     assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json").code == 0
-    assert "another version, its suite changed since" in upskill("list").out
+    listed = upskill("list").out
+    # The cell is too long for one line.
+    assert re.search(r"another version, its suite changed +\+100\n +since\n", listed)
 
 
 @pytest.mark.parametrize(

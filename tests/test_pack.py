@@ -362,6 +362,7 @@ def shown_to_model(name: str, plugin: Path, home: Path, programs: str) -> str:
             ]
         elif name == "codex":
             (home / ".codex").mkdir()
+            environment["UPSKILL_KEY"] = "sk-loopback"
             toml = SETTINGS.format(url=json.dumps(f"{server.url}/v1")).replace(
                 "\nplugins = false", ""
             )

@@ -208,17 +208,21 @@ def test_reports_name_the_model_behind_an_alias(upskill: Upskill, home: Path) ->
 
 
 def test_a_verdict_has_at_most_one_note_and_show_has_the_rest(upskill: Upskill, home: Path) -> None:
-    rules = [{"when": "guest 1.", "answer": "no"}, {"when": "guest 2.", "answer": "ahoy"}, *HELPFUL]
+    rules = [
+        {"when": "guest 1.", "answer": "ahoy", "stop": "length"},
+        {"when": "guest 2.", "answer": "ahoy", "stop": "repetition"},
+        *HELPFUL,
+    ]
     model = write_script(home / "mixed.yaml", rules)
     out = upskill("eval", write_skill(home / "greeter", cases=8), "-m", model, "--repeats", "3").out
     head, table, notes = out.strip("\n").split("\n\n")
     assert (len(head.splitlines()), len(table.splitlines())) == (1, 2)
     facts, first, more = re.findall(r"^  \S.*(?:\n    .*)*", notes, re.MULTILINE)
     assert "8 cases, exact: one draw a case." in facts
-    assert first.startswith("  Note: 8 cases")
-    assert re.fullmatch(r"  Read every answer: upskill show greeter-\w+", more)
+    assert first.startswith("  Note: 1 of 8 answers (with skill)")
+    assert re.fullmatch(r"  Read every answer and 1 more note: upskill show greeter-\w+", more)
     shown = " ".join(upskill("show", "last").out.split())
-    for line in ("Please greet guest 1.",):
+    for line in ("cut off for endless repetition", "Please greet guest 1."):
         assert line in shown
         assert line not in " ".join(out.split())
 

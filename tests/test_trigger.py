@@ -968,8 +968,7 @@ def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(
     assert Skill.load(house / "skills" / GREETER).description == NARROW
     for text in (
         "  test ",
-        "+57 points (92% interval",
-        "): better.",
+        "+57 points (+22 to +80; 92% interval, p = 0.008): better.",
         WIDE[:40],
         "Spent: ",
     ):

@@ -12,13 +12,14 @@ from upskill.authoring.trigger.trigger import TriggerResult
 from upskill.reports import figures
 from upskill.reports.evaluated import ReportContext, report_evaluation
 from upskill.reports.json import named, pick, to_plain
-from upskill.reports.numbers import format_cell
+from upskill.reports.numbers import points
 from upskill.reports.remarks import describe_missed, find_alarms
-from upskill.reports.report import Cell, Change, Headline, Measure, Note, Report, Table, Tone
+from upskill.reports.report import Cell, Change, Headline, Note, Report, Table, Tone
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.interval import rounded
+from upskill.verdicts.line import signed_points
 
 TOLD_BY_TRAIN = (
     "It was written from train queries and chosen by validation queries, so both overrate it."
@@ -77,9 +78,9 @@ def _improvement_headline(improvement: Improvement) -> Headline:
         conclusion = (
             f"not shown to be better; about {more} more queries would show a change of this size"
         )
-    interval = f"{100 * estimate.level:.3g}% interval, p = {change.p_value:.3f}"
-    points = format_cell(Measure.of(estimate), "points")
-    words = f"{points} points ({interval}): {conclusion}."
+    low, high = signed_points(estimate.low), signed_points(estimate.high)
+    interval = f"{low} to {high}; {100 * estimate.level:.3g}% interval, p = {change.p_value:.3f}"
+    words = f"{points(estimate.value)} ({interval}): {conclusion}."
     if test.number > 1:
         words += f" This is test {test.number} on these queries; the interval corrects for that."
     tone: Tone = "good" if improvement.improved else "open"
