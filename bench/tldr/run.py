@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
-from unittest.mock import patch
 
 from build import HERE, OUT, write_json
 from cases import Case, Documentation, make_cases
 from pages import read_pages
 
 from upskill import Evidence, Trace
+from upskill import write_skill as write_skill_in_form
 from upskill.agents import SYSTEM
 from upskill.authoring.material.material import read_material
-from upskill.authoring.writing import skill_writer
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.checks.command_line import CommandLine
 from upskill.errors import UsageError
@@ -162,24 +161,21 @@ async def write_skill(tool: str, form: str) -> str:
     task = f"Write the command line of {tool} that a request asks for."
     material = read_material(task, sources=[OUT / "documentation" / f"{tool}.md"])
 
-    def read_form(name: str, **values: object) -> str:
-        if not name.startswith("form_for_"):
-            return read_prompt(name, **values)
-        own = HERE / "forms" / f"{form}.md"
-        words = own.read_text() if own.exists() else read_prompt(FORMS[form])
-        return words.strip() + LENGTH.format(MAX_SKILL_TOKENS)
-
-    def accept_citations(answer: object, material: object) -> list[str]:
-        return []  # teachers have one go, so what they cite is not sent back
-
-    patched = patch.multiple(skill_writer, read_prompt=read_form, _ungrounded=accept_citations)
+    own = HERE / "forms" / f"{form}.md"
+    words = own.read_text() if own.exists() else read_prompt(FORMS[form])
     name = tool.replace("_", "-")
     teacher = HandoffModel("teacher", folder, Price(0, 0, 0, 0))
     try:
-        with patched:
-            draft = await skill_writer.write_skill(
-                material, teacher, MAX_SKILL_TOKENS, file_tokens=0, opens_files=False, name=name
-            )
+        draft = await write_skill_in_form(
+            material,
+            teacher,
+            MAX_SKILL_TOKENS,
+            file_tokens=0,
+            opens_files=False,
+            form=words.strip() + LENGTH.format(MAX_SKILL_TOKENS),
+            name=name,
+            repairs=0,
+        )
     finally:
         await teacher.close()
     if draft.skill.tokens > MAX_SKILL_TOKENS:

@@ -11,6 +11,7 @@ from upskill.authoring.saving.provenance import Provenance, cite_lines, is_fact
 from upskill.authoring.writing.grounding import evidence_text, uncovered, uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
+    REPAIRS,
     InvalidAnswer,
     StructuredRequest,
     ask,
@@ -80,24 +81,25 @@ async def write_skill(  # noqa: PLR0913 - options, by name
     file_tokens: int = 2_000,
     opens_files: bool = True,
     small_student: bool = True,
+    form: str = "",
     name: str = "",
     budget: int = DEFAULT_BUDGET,
+    repairs: int = REPAIRS,
     tell: Tell = no_message,
 ) -> Draft:
-    """A skill whose `skill_meta.json` cites the source of each line. Retries twice, then drops bad files.
+    """A skill whose `skill_meta.json` cites the source of each line. Retries (`repairs`), then drops bad files.
 
     `opens_files`: whether the student can read more than the body. `small_student`: whether it can only look things up,
-    so that the form of the text decides.
+    so that the form of the text decides. `form`: your own words on how to write the text, instead of ours.
     """
     material = await summarize(material, model, budget=budget, tell=tell)
     small = budget < SMALL_BUDGET
     user = f"The task, as a JSON string:\n{json.dumps(material.task, ensure_ascii=False)}"
     if material.skill is not None:
-        body = redact(material.skill.body)
         older = {
             "name": material.skill.name,
             "description": material.skill.description,
-            "body": body,
+            "body": redact(material.skill.body),
         }
         user += f"\n\nThe older skill that this one replaces, as JSON:\n{json.dumps(older, ensure_ascii=False)}"
     if not opens_files:
@@ -105,10 +107,10 @@ async def write_skill(  # noqa: PLR0913 - options, by name
     if material.pieces:
         user += f"\n\n{material.quoted()}"
     files = read_prompt("write_skill_files", tokens=file_tokens) if file_tokens else ""
-    form = "form_for_small" if small_student else "form_for_capable"
+    form = form or read_prompt("form_for_small" if small_student else "form_for_capable")
     request = StructuredRequest(
         "writing the skill",
-        read_prompt("write_skill", tokens=tokens, files=files, form=read_prompt(form).strip()),
+        read_prompt("write_skill", tokens=tokens, files=files, form=form.strip()),
         user,
         _draft_schema(tokens, material, small=small, has_files=file_tokens > 0),
         max_output_tokens=3 * tokens + 1500 + (0 if small else 2 * file_tokens),
@@ -129,13 +131,13 @@ async def write_skill(  # noqa: PLR0913 - options, by name
             tell(f"Left out these files and the lines that mention them: {files}.")
             skill = without_files(skill, {path for path, _ in wrong})
         if tokens < skill.tokens <= LENGTH_TOLERANCE * tokens:
-            most = f"up to {int(LENGTH_TOLERANCE * tokens):,} are accepted, so that no fact is lost over a few words"
             tell(
-                f"The skill has about {skill.tokens:,} tokens, but {tokens:,} were requested (--tokens): {most}."
+                f"The skill has about {skill.tokens:,} tokens, but {tokens:,} were requested (--tokens):"
+                f" up to {int(LENGTH_TOLERANCE * tokens):,} are accepted, so that no fact is lost over a few words."
             )
         return Draft(skill, tuple(read_ids(answer.get("missing"))[:MAX_QUESTIONS]))
 
-    return await ask(model, request, read)
+    return await ask(model, request, read, repairs=repairs)
 
 
 def _read_draft(
@@ -231,7 +233,7 @@ async def file_problems(skill: Skill, material: Material, tokens: int) -> list[P
     if not files and not MENTIONED.search(skill.body):
         return []
     known = evidence_text(material.ids, material)
-    problems = list(_form_problems(skill, known, tokens))
+    problems = list(_form_problems(skill, files, known, tokens))
     for path in files:  # a reference may only say what the material says, where there is any
         if (
             path.startswith(REFERENCES)
@@ -257,14 +259,15 @@ def without_files(skill: Skill, paths: set[str]) -> Skill:
     return skill.with_body("\n".join(lines))
 
 
-def _form_problems(skill: Skill, known: str, tokens: int) -> Iterator[Problem]:
-    named = set(MENTIONED.findall(skill.body))
-    files = {path for path in skill.resources if path.startswith((SCRIPTS, REFERENCES))}
-    # What the material names is a file of the user's own.
-    for path in sorted(path for path in named - files if path not in known):
-        yield path, "a block names it, but the file does not exist"
-    for path in sorted(files - named):
-        yield path, "no block says when to read or run it"
+def _form_problems(skill: Skill, files: list[str], known: str, tokens: int) -> Iterator[Problem]:
+    named = sorted({*MENTIONED.findall(skill.body)})
+    for path in named:
+        # What the material names is a file of the user's own.
+        if path not in files and path not in known:
+            yield path, "a block names it, but the file does not exist"
+    for path in files:
+        if path not in named:
+            yield path, "no block says when to read or run it"
     size = sum(estimate_tokens(_text(skill, path)) for path in files)
     if size > FILE_TOLERANCE * tokens:
         yield (
