@@ -76,30 +76,28 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_examples_of_a_page_become_cases_or_are_dropped_for_a_reason(bench: Any) -> None:
     pages, cases = bench
     page = pages.parse_page("pages/common/tern.md", PAGE)
-    assert (page.name, page.heading, page.links) == (
-        "tern",
-        "Deploy services. Attracts gulls",
-        ["https://example.org/tern"],
-    )
+    assert (page.name, page.heading) == ("tern", "Deploy services. Attracts gulls")
     dropped: Counter[str] = Counter()
     facts: dict[str, Any] = {}
     made = cases.make_cases(page, cases.Documentation(DOCUMENTATION, facts), dropped)
-    deploy, listed, log, undo = made
-    assert deploy.prompt == (
+    assert [case["id"] for case in made] == ["tern-1", "tern-2", "tern-3", "tern-4"]
+    checks = [case["checks"][0]["command_line"] for case in made]
+    deploy, listed, log, undo = checks
+    assert made[0]["prompt"] == (
         "Tool: tern (Deploy services. Attracts gulls). Task: Deploy without questions. "
         "Use exactly: `path/to/app`. Answer with the one command line and nothing else."
     )
-    assert deploy.check == {
+    assert deploy == {
         "command": ["tern deploy --force path/to/app"],
         "aliases": [["--force", "-f"]],
     }
-    assert listed.check == {
+    assert listed == {
         "command": ["tern list --env=production"],
         "aliases": [["--env", "-e"]],
     }
-    assert log.check["command"] == ["tern log --follow service1 service2"]
-    assert undo.check["command"][0].split()[2] in ("fast", "slow")
-    assert undo.check["command"][0].split()[3].removeprefix("-n=").isdigit()
+    assert log["command"] == ["tern log --follow service1 service2"]
+    assert undo["command"][0].split()[2] in ("fast", "slow")
+    assert undo["command"][0].split()[3].removeprefix("-n=").isdigit()
     assert {reason.removeprefix("example: ") for reason, count in dropped.items() if count} == {
         "case",
         "option or subcommand that the documentation lacks",
@@ -109,20 +107,3 @@ def test_examples_of_a_page_become_cases_or_are_dropped_for_a_reason(bench: Any)
         "bare command",
     }
     assert cases.make_cases(page, cases.Documentation("", facts), Counter()) == made
-
-
-def test_addresses_of_one_project_are_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "bench" / "tldr"))
-    from packages import find_place  # noqa: PLC0415
-
-    place = "github.com/gull/tern"
-    for url in (
-        "https://github.com/gull/tern#usage",
-        "git@github.com:Gull/tern.git",
-        "https://gull.github.io/tern/cli",
-        "gull/tern",
-    ):
-        assert find_place(url) == place
-    assert find_place("https://docs.tern.dev/cli") == find_place("https://tern.dev") == "tern.dev"
-    assert find_place("https://a.readthedocs.io/x") != find_place("https://b.readthedocs.io/x")
-    assert find_place("https://manned.org/tern") == ""

@@ -1,25 +1,23 @@
-"""Builds the benchmark: python bench/tldr/build.py CLONE. What it needs and writes stands in README.md."""
+"""Builds both parts of the benchmark. What that needs and writes stands in README.md."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
+import csv
 import hashlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from cases import Case, Documentation, make_cases
-from documents import gather_all
-from packages import identify_all
+from documents import Row, gather
 from pages import Page, read_pages
 
-from upskill.sandboxes import choose_sandbox
+from upskill.sandboxes import SandboxBackend, choose_sandbox
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "out" / "tldr"
-SIZES = {"development": 20, "sealed": 40}
+DEVELOPMENT = 20  # tools; the rest is sealed
 
 
 def hash_text(text: str) -> str:
@@ -31,53 +29,73 @@ def write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def describe(page: Page, text: str, cases: list[Case]) -> dict[str, Any]:
-    """What is committed of a tool: hashes, no text."""
-    hashed = hash_text(json.dumps([case.to_dict() for case in cases]))
-    return {"tool": page.name, "page": page.path, "documentation": hash_text(text), "cases": hashed}
+def documentation_file(tool: str) -> Path:
+    return OUT / "documentation" / f"{tool}.md"
 
 
-async def build(clone: Path) -> None:
-    counts: Counter[str] = Counter()
-    pages = read_pages(clone, counts)
-    rows = identify_all(pages, OUT / "packages", HERE / "tools.csv")
-    known = [rows[page.name] for page in pages if not rows[page.name]["reason"]]
-    texts = await gather_all(known, (await choose_sandbox()).backend, OUT)
-    parts: dict[str, list[dict[str, Any]]] = {name: [] for name in SIZES}
-    suites: dict[str, list[dict[str, Any]]] = {name: [] for name in SIZES}
-    facts: dict[str, dict[str, Any]] = {}
+class Tool(NamedTuple):
+    page: Page
+    documentation: Documentation
+    cases: list[Case]
+
+    def describe(self) -> dict[str, str]:
+        """What is committed of a tool: hashes, no text."""
+        return {
+            "tool": self.page.name,
+            "page": self.page.path,
+            "documentation": hash_text(self.documentation.text),
+            "cases": hash_text(json.dumps(self.cases)),
+        }
+
+
+async def read_documentation(row: Row, backend: SandboxBackend) -> str:
+    """Gathered, unless it is there."""
+    file = documentation_file(row["name"])
+    if not file.exists():
+        text = await gather(row, backend, OUT)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return file.read_text()
+
+
+async def find_tools(pages: list[Page], counts: Counter[str]) -> list[Tool]:
+    """The tools of both parts, in their order."""
+    table = csv.DictReader((HERE / "tools.csv").read_text().splitlines())
+    rows = {row["name"]: row for row in table}
+    backend = (await choose_sandbox()).backend
+    tools: list[Tool] = []
     projects: set[str] = set()
     for page in pages:
         row = rows[page.name]
         counts[f"package: {row['reason'] or row['source']}"] += 1
-        part = next((name for name in SIZES if len(parts[name]) < SIZES[name]), "")
-        if row["reason"] or not part:
+        if row["reason"]:
             continue
         project = f"{row['source']} {row['evidence'].partition(': ')[0]}"
         if project in projects:
             counts["tool: another one of its package"] += 1
             continue
-        if not texts[page.name]:
+        documentation = Documentation(await read_documentation(row, backend), {})
+        if not documentation.text:
             counts["tool: too little documentation"] += 1
             continue
-        documentation = Documentation(texts[page.name], {})
         cases = make_cases(page, documentation, counts)
         if cases:
             projects.add(project)
-            parts[part].append(describe(page, documentation.text, cases))
-            suites[part] += [case.to_dict() for case in cases]
-            counts[f"tool: {part}"] += 1
-            if part == "development":
-                facts[page.name] = documentation.facts
-    for part, cases in suites.items():
+            tools.append(Tool(page, documentation, cases))
+    return tools
+
+
+async def build(clone: Path) -> None:
+    counts: Counter[str] = Counter()
+    tools = await find_tools(read_pages(clone, counts), counts)
+    development = tools[:DEVELOPMENT]
+    parts = {"development": development, "sealed": tools[DEVELOPMENT:]}
+    described: dict[str, object] = {}
+    for part, members in parts.items():
+        counts[f"tool: {part}"] = len(members)
+        cases = [case for tool in members for case in tool.cases]
         write_json(OUT / f"{part}.json", {"cases": cases})
+        described[part] = [tool.describe() for tool in members]
+    facts = {tool.page.name: tool.documentation.facts for tool in development}
     write_json(HERE / "facts.json", facts)
-    write_json(HERE / "build.json", {"counts": dict(sorted(counts.items())), **parts})
-    for reason, count in sorted(counts.items()):
-        print(f"{count:5} {reason}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clone", type=Path, help="a clone of tldr with its history")
-    asyncio.run(build(parser.parse_args().clone))
+    write_json(HERE / "build.json", {"counts": dict(sorted(counts.items())), **described})

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 import subprocess
-import tarfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from upskill.checks.command_line import split_words
@@ -21,48 +19,26 @@ ATTACK = re.compile(
     r"|crack|reconnaissance|red.?team|exfiltrat|spoof|vulnerab|fuzz|subdomain|open.source intelligence",
     re.IGNORECASE,
 )
-SEEN_BEFORE = (
-    *(
-        "foot",
-        "vacuumdb",
-        "ytmdl",
-        "dnswalk",
-        "pg_basebackup",
-        "skills",
-        "msgcat",
-        "espeak-ng",
-        "copilot",
-    ),
-    *(
-        "doxx",
-        "mpremote",
-        "cfv",
-        "flask-unsign",
-        "picotool",
-        "alembic",
-        "wlc",
-        "tuptime",
-        "rbw",
-        "sipcalc",
-    ),
-    *("gita", "ast-grep"),
+SEEN_BEFORE = re.compile(
+    r"foot|vacuumdb|ytmdl|dnswalk|pg_basebackup|skills|msgcat|espeak-ng|copilot|doxx|mpremote|cfv|flask-unsign|picotool"
+    r"|alembic|wlc|tuptime|rbw|sipcalc|gita|ast-grep"
 )
+ALIAS = re.compile("This command is an alias of|can refer to multiple")
 PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}(?!\})")
 
 
 @dataclass(frozen=True)
 class Page:
     path: str
+    text: str
     name: str
     heading: str
-    links: list[str]
-    examples: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    examples: list[tuple[str, str]]  # what it does, and the command
 
 
-def git(clone: Path, *arguments: str) -> bytes:
-    return subprocess.run(
-        ["git", "-C", str(clone), *arguments], check=True, capture_output=True
-    ).stdout
+def git(clone: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(clone), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def rank(name: str) -> str:
@@ -70,14 +46,10 @@ def rank(name: str) -> str:
 
 
 def parse_page(path: str, text: str) -> Page:
-    title = re.search(r"^# (.+)$", text, re.MULTILINE)
+    title = re.findall(r"^# (.+)$", text, re.MULTILINE)
     notes = re.findall(r"^> (.+)$", text, re.MULTILINE)
-    links = [
-        link for note in notes if "ore information" in note for link in re.findall(r"<(\S+)>", note)
-    ]
     examples = re.findall(r"^- (.+?):?\n+`(.+)`$", text, re.MULTILINE)
-    heading = notes[0].rstrip(".") if notes else ""
-    return Page(path, title[1].strip() if title else "", heading, links, examples)
+    return Page(path, text, title[0].strip(), notes[0].rstrip("."), examples)
 
 
 def is_plain(command: str) -> bool:
@@ -87,39 +59,36 @@ def is_plain(command: str) -> bool:
         return False
 
 
-def read_pages(clone: Path, dropped: Counter[str]) -> list[Page]:
-    """The pages that may count, in the order of their hashes."""
-    log = ("log", "--no-renames", "--diff-filter=A", f"--since={FROM}", "--name-only", "--format=")
-    added = {*git(clone, *log, PAGES, "--", "pages/common").decode().split("\n")}
-    before = git(clone, "ls-tree", "-r", "--name-only", BEFORE, "pages").decode().split()
-    old_names = {Path(path).stem for path in before}
+def read_page(clone: Path, path: str) -> Page:
+    return parse_page(path, git(clone, "show", f"{PAGES}:{path}"))
+
+
+def read_pages(clone: Path, counts: Counter[str]) -> list[Page]:
+    """The pages that count, in the order of their hashes."""
+
+    log = ("log", "--no-renames", "--diff-filter=A", f"--since={FROM}", "--format=", PAGES)
+    added = {*git(clone, *log, "--name-only", "--", "pages/common").split()}
+    tree = ("ls-tree", "-r", "--name-only")
+    old_names = {Path(path).stem for path in git(clone, *tree, BEFORE, "pages").split()}
     pages: list[Page] = []
-    with tarfile.open(fileobj=io.BytesIO(git(clone, "archive", PAGES, "pages/common"))) as archive:
-        for member in archive:
-            file = archive.extractfile(member)
-            if file is None or member.name not in added:
-                continue
-            text = file.read().decode()
-            page = parse_page(member.name, text)
-            reason = find_reason(page, text, old_names)
-            dropped[reason or "page counts"] += 1
-            if not reason:
-                pages.append(page)
+    for path in added.intersection(git(clone, *tree, PAGES, "pages").split()):
+        page = read_page(clone, path)
+        reason = find_reason(page, old_names)
+        counts[f"page: {reason}" if reason else "page counts"] += 1
+        if not reason:
+            pages.append(page)
     return sorted(pages, key=lambda page: rank(page.name))
 
 
-def find_reason(page: Page, text: str, old_names: set[str]) -> str:
-    """Why a page does not count; empty if it does."""
-    if Path(page.path).stem in old_names:
-        return "page: the tool had one before 2025"
-    if "This command is an alias of" in text or "can refer to multiple" in text:
-        return "page: alias or disambiguation"
-    if page.name != Path(page.path).stem:
-        return "page: of a subcommand"
-    if page.name in SEEN_BEFORE:
-        return "page: seen in the trial"
-    if ATTACK.search(f"{page.name} {page.heading}"):
-        return "page: attack tool"
-    if sum(is_plain(command) for _, command in page.examples) < MIN_EXAMPLES:
-        return f"page: fewer than {MIN_EXAMPLES} plain commands"
-    return "" if page.links else "page: no link to more information"
+def find_reason(page: Page, old_names: set[str]) -> str:
+    """Why a page does not count: the first reason that holds. Empty if it does."""
+    plain = [command for _, command in page.examples if is_plain(command)]
+    reasons = {
+        "the tool had one before 2025": Path(page.path).stem in old_names,
+        "alias or disambiguation": ALIAS.search(page.text),
+        "of a subcommand": page.name != Path(page.path).stem,
+        "seen in the trial": SEEN_BEFORE.fullmatch(page.name),
+        "attack tool": ATTACK.search(f"{page.name} {page.heading}"),
+        f"fewer than {MIN_EXAMPLES} plain commands": len(plain) < MIN_EXAMPLES,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
