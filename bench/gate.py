@@ -1,6 +1,6 @@
 """Check `upskill ci` on edits whose effect is known: which are blocked, and after how many calls?
 
-python bench/gate.py             # 60 edits of each kind and student, half an hour
+python bench/gate.py             # 60 edits of each kind and student: 68 minutes of one core
 python bench/gate.py --edits 10  # fewer
 
 End to end: for each row of the table a git repository with one skill per edit, all of them edited at once, and one

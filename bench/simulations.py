@@ -1,6 +1,6 @@
 """Simulate verdicts whose truth is known, with fixed seeds, and put the tables beside what they have to reach.
 
-python bench/simulations.py            # all tables, about a quarter of an hour on two cores
+python bench/simulations.py            # all tables, about five minutes on two cores
 python bench/simulations.py --quick    # the same tables from few simulations: does it still run?
 python bench/simulations.py --write    # put them into docs/simulations.md
 python bench/simulations.py --only power --only gate
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,9 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
+
+# Before NumPy is loaded: its threads would fight for the cores that the sections already use.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from numpy.typing import NDArray
