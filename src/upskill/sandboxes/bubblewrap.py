@@ -349,7 +349,8 @@ class BubblewrapSandbox(FolderSandbox):
         for stream in ("output", "error"):
             self._loop.add_reader(self._descriptors[stream], self._on_output, stream)
         try:
-            await asyncio.wait_for(exit_code, START_SECONDS)
+            async with asyncio.timeout(START_SECONDS):
+                await exit_code
         except TimeoutError:
             raise SandboxError(f"bubblewrap did not start within {START_SECONDS:g} s") from None
         except SandboxError:

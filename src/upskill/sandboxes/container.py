@@ -169,7 +169,8 @@ class ContainerSandbox(Sandbox):
         assert self._client.stdout is not None
         assert self._client.stderr is not None
         try:
-            ready = await asyncio.wait_for(self._client.stdout.readline(), ENGINE_TIMEOUT)
+            async with asyncio.timeout(ENGINE_TIMEOUT):
+                ready = await self._client.stdout.readline()
         except TimeoutError:
             raise SandboxError(
                 f"{self._engine} did not start a container within {ENGINE_TIMEOUT:g} s"
@@ -311,7 +312,8 @@ class ContainerSandbox(Sandbox):
 async def _ask(line: list[str], patience: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
     process = await asyncio.create_subprocess_exec(*line, **PIPES)
     try:
-        output, error = await asyncio.wait_for(process.communicate(stdin), patience)
+        async with asyncio.timeout(patience):
+            output, error = await process.communicate(stdin)
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -258,7 +258,8 @@ class GpuProcess:
             ready = asyncio.Event()
             loop.add_reader(self._reader, ready.set)
             try:
-                await asyncio.wait_for(ready.wait(), until - loop.time())
+                async with asyncio.timeout_at(until):
+                    await ready.wait()
             except TimeoutError:
                 raise Silent(f"it ran longer than {seconds:g} s and was killed") from None
             finally:

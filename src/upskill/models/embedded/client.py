@@ -210,7 +210,8 @@ class EmbeddedServer:
 
 async def _has_ended(process: Process, *, within: float) -> bool:
     with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), within)
+        async with asyncio.timeout(within):
+            await process.wait()
     return process.returncode is not None
 
 
