@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from browser import Browser
 from stored_runs import plan_of_models, result_of, store_run
 from upskill import Result, Trial, open_store
-from upskill.reports.evaluated import ReportContext, report_evaluation
+from upskill.reports.evaluated import report_evaluation
 from upskill.reports.html import render
 from upskill.runs.results.evaluation import evaluation_of
 
@@ -46,7 +46,7 @@ def main(trials: int) -> None:
         begun = time.perf_counter()
         with open_store(place / "runs") as store:
             run = store.run(name)
-            page = render(report_evaluation(evaluation_of(store, run), ReportContext(store=store)))
+            page = render(report_evaluation(evaluation_of(store, run), store=store))
         took = time.perf_counter() - begun
         file = place / "report.html"
         file.write_text(page, encoding="utf-8")

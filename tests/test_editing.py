@@ -31,7 +31,7 @@ from upskill.cli.eval_options import EvalOptions
 from upskill.cli.watch import Watched, changed
 from upskill.errors import UsageError
 from upskill.models.addresses import ALIASES
-from upskill.reports.skills import skill_verdicts
+from upskill.reports.runs import skill_verdicts
 from upskill.runs.planning.stored_plan import other_suite
 from upskill.runs.running.probe import PROMPT
 from upskill.suites import Suite

@@ -21,7 +21,7 @@ from conftest import Done, Upskill, evaluate, greetings, serving, write_script, 
 from loopback import Call
 from upskill import Models, Skill, UsageError, make_plan, open_store
 from upskill.models.cassette import Cassette
-from upskill.reports.skills import skill_verdicts
+from upskill.reports.runs import skill_verdicts
 from upskill.runs.replay.replay import plan_from
 from upskill.runs.results.evaluation import evaluation_of
 

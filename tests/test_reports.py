@@ -13,8 +13,7 @@ from plugin import install_plugin
 from upskill import evaluate_now, make_plan
 from upskill.models.addresses import full_name, resolve
 from upskill.reports import REPORTS, Renderer
-from upskill.reports.evaluated import report_evaluation
-from upskill.reports.remarks import grouped
+from upskill.reports.evaluated import grouped, report_evaluation
 from upskill.skills import Skill
 
 ONE_LINE = """

@@ -17,7 +17,7 @@ import yaml
 from conftest import REPOSITORY, Upskill
 from upskill import Skill, Suite, open_store, score
 from upskill.experiments.mutation import Score, rules_of
-from upskill.reports.skills import skill_verdicts
+from upskill.reports.runs import skill_verdicts
 
 CODES = {
     "alfa": "11-afla",

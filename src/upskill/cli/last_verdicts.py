@@ -9,7 +9,7 @@ from typing import Any, cast
 from upskill.errors import UsageError
 from upskill.models.addresses import identity_of, resolve
 from upskill.plain import dict_or_empty
-from upskill.reports.skills import skill_verdicts, verdict_row
+from upskill.reports.runs import skill_verdicts, verdict_in_line
 from upskill.runs.planning.stored_plan import other_suite
 from upskill.runs.replay.receipt import MUST_SAY, read_receipt, terms_of
 from upskill.runs.stores import Store
@@ -52,7 +52,7 @@ def verdicts_on_record(store: Store | None, skill: Skill) -> list[dict[str, Any]
         if "name" in model
     }
     verdicts = map(dict_or_empty, receipt.get("verdicts", ()))
-    rows = [verdict_row(verdict) for verdict in verdicts if verdict.keys() >= {*MUST_SAY}]
+    rows = [verdict_in_line(verdict) for verdict in verdicts if verdict.keys() >= {*MUST_SAY}]
     for row in rows:
         source = str(suite.get("file", "")), str(suite.get("fingerprint", ""))
         changed = _changed(

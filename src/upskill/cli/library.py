@@ -192,9 +192,9 @@ def write_report(path: str | None, report: Report, picture: Callable[[], str]) -
 
 
 def write_pages(folder: Path, store: Store, evaluations: Iterable[Evaluation]) -> None:
-    from upskill.reports.evaluated import ReportContext, report_evaluation  # noqa: PLC0415 - numpy
+    from upskill.reports.evaluated import report_evaluation  # noqa: PLC0415 - numpy
     from upskill.reports.html import render  # noqa: PLC0415 - Jinja, only for a page
 
     for evaluation in evaluations:
-        report = report_evaluation(evaluation, ReportContext(store=store))
+        report = report_evaluation(evaluation, store=store)
         write_file(str(folder / f"{evaluation.run.id}.html"), render(report))

@@ -1,8 +1,8 @@
 """A Report is the result of a verb as one document, computed from stored results. `report` is what it holds.
 
 A builder of each verb makes it, a renderer of each medium writes it. Builders: `evaluated` (`eval`, `report`, `view`),
-`shown` and `check_rates` (`show`), `gate` (`ci`), `generated` (`generate`, `teach`), `trigger`, `comparison`, `runs`,
-`skills` (`list`), `versions`, `distilled`, `scored` (`tests --score`), `matrix`, `challenged`, `proof` (`verify`).
+`shown` (`show`), `gate` (`ci`), `generated` (`generate`, `teach`), `trigger`, `comparison` (`compare`), `runs` (`runs`,
+`list`, `versions`), `experiments` (`distill`, `tests --score`, `matrix`, `challenge`), `proof` (`verify`).
 
 Media, which `--report KIND=FILE` writes:
 
@@ -18,7 +18,7 @@ Beside them:
 - `cases`: cases with their answers, worst first; `answers` prints them on a terminal (`upskill show`)
 - `numbers`: formats percentages, points, prices and intervals
 - `layout`: paragraphs and tables for any width; `templates`: those of pages and summaries
-- `figures`: an evaluation as JSON and CSV; `evaluated_tests`: as tests; `remarks`: what there is to say of it
+- `fields`: fields of records by their paths; `figures`: an evaluation as JSON and CSV
 - `triggered`: what a trigger test says; `trial_rows`: a trial as one row
 - `redacted`: a stored run without secrets
 - `exports`: a stored run as files of other tools (`upskill export`)

@@ -120,94 +120,73 @@ class CaseReader:
             trial = result.trial
             results.setdefault((trial.model, trial.arm), []).append(result)
         marks = self._marks.get(case_id, {})
-        cutter = _Cutter(self.limits.text)
+        cuts = _Cuts(self.limits.text)
+        models: list[ModelAnswers] = []
+        for model in run.models:
+            by_arm = marks.get(model, {})
+            arms = tuple(
+                self._arm(arm, by_arm[arm], results.get((model, arm), ()), cuts)
+                for arm in self._arms
+                if arm in by_arm and (not self.arms or arm in self.arms)
+            )
+            if by_arm:
+                outcome = outcome_of({model: by_arm}, self._arms)
+                diff = () if self.limits.passing == 0 else compare_words(arms)
+                models.append(ModelAnswers(model=model, outcome=outcome, arms=arms, diff=diff))
         files = dict(islice(case.files.items(), MAX_FILES))
-        case = cutter.cut(replace(case, files=files))
+        case = cuts.cut(replace(case, files=files))
         return CaseAnswers(
             case=case,
             number=self._numbers[case_id],
             outcome=outcome_of(marks, self._arms),
-            models=tuple(
-                self._model(model, marks[model], results) for model in run.models if model in marks
-            ),
+            models=tuple(models),
             facts=self._facts(case),
-            left_out=cutter.left_out,
+            left_out=str(cuts),
             command=f"upskill show {run.id} --case {shlex.quote(case_id)} --json",
         )
 
-    def _model(
-        self,
-        model: str,
-        marks: Mapping[str, Sequence[bool | None]],
-        results: Mapping[tuple[str, str], list[Result]],
-    ) -> ModelAnswers:
-        arms = tuple(
-            self._arm(arm, marks[arm], results.get((model, arm), ()))
-            for arm in self._arms
-            if arm in marks and (not self.arms or arm in self.arms)
-        )
-        return ModelAnswers(
-            model=model,
-            outcome=outcome_of({model: marks}, self._arms),
-            arms=arms,
-            diff=() if self.limits.passing == 0 else compare_words(arms),
-        )
-
-    def _arm(self, arm: str, marks: Sequence[bool | None], results: Iterable[Result]) -> ArmAnswers:
-        limit = self.limits.passing if all(marks) else self.limits.failing
-        draws = sorted(self._merge(results), key=lambda draw: ORDER[draw.result.passed])
-        different = len(draws) if self.limits.passing != 0 else len(marks)
-        shown = draws[:limit]
+    def _arm(
+        self, arm: str, marks: Sequence[bool | None], results: Iterable[Result], cuts: _Cuts
+    ) -> ArmAnswers:
+        draws = sorted(self._merge(results, cuts), key=lambda draw: ORDER[draw.result.passed])
+        different = len(marks) if self.limits.passing == 0 else len(draws)
+        shown = draws[: self.limits.passing if all(marks) else self.limits.failing]
+        cuts.answers += different - len(shown)
         return ArmAnswers(
             arm=arm,
             label=self._labels[arm],
             outcomes=tuple(marks),
             draws=tuple(shown),
-            left_out=different - len(shown),
             is_control=arm not in ("baseline", "skill"),
         )
 
-    def _merge(self, results: Iterable[Result]) -> Iterable[Draw]:
+    def _merge(self, results: Iterable[Result], cuts: _Cuts) -> Iterable[Draw]:
         """Draws with equal texts, findings and steps are one."""
         draws: dict[object, Draw] = {}
         for result in results:
             steps = result.trace.steps if result.trace else ()
             untimed = repr([replace(step, seconds=None, at="") for step in steps])
             key = (result.passed, result.findings, result.error, result.cause, untimed)
-            draw = self._draw(result)
-            if key in draws:
-                other = draws[key]
-                reviewed = other if other.review else draw
-                draw = replace(
-                    other,
-                    seeds=(*other.seeds, *draw.seeds),
-                    mark=reviewed.mark,
-                    note=reviewed.note,
-                )
+            review = self._reviews.get(result.trial)
+            draw = draws[key] if key in draws else self._draw(result, cuts)
+            draw = replace(draw, seeds=(*draw.seeds, result.trial.seed))
+            if review and not draw.review:
+                draw = replace(draw, mark=review.verdict, note=review.note)
             draws[key] = draw
         return draws.values()
 
-    def _draw(self, result: Result) -> Draw:
+    def _draw(self, result: Result, cuts: _Cuts) -> Draw:
         trace = result.trace
-        review = self._reviews.get(result.trial)
-        cutter = _Cutter(self.limits.text)
-        answer = _Cutter(self.limits.text).cut(trace.answer) if trace else None
         cause = CAUSES[result.cause] if result.cause else ""
         if trace and trace.stop in BOUNDS:
             cause = f"stopped at its limit on {trace.stop}"
+        # The answer is the last step, too.
+        answer = _Cuts(self.limits.text).cut(trace.answer) if trace else None
         if trace and self.limits.steps:
             dropped = trace.steps[self.limits.steps :]
-            cutter.left_out += sum(len(step.text) + len(step.output) for step in dropped)
+            cuts.characters += sum(len(step.text) + len(step.output) for step in dropped)
             trace = replace(trace, steps=trace.steps[: self.limits.steps])
-        return Draw(
-            result=cutter.cut(replace(result, trace=trace)),
-            answer=answer,
-            seeds=(result.trial.seed,),
-            cause=cause,
-            left_out=cutter.left_out,
-            mark=review.verdict if review else "",
-            note=review.note if review else "",
-        )
+        return Draw(result=cuts.cut(replace(result, trace=trace)), answer=answer, cause=cause)
 
     def _facts(self, case: StoredCase) -> dict[str, str]:
         plan = self.evaluation.run.plan
@@ -320,18 +299,23 @@ def word_diff(before: str, after: str) -> Iterator[tuple[str, str]]:
 
 
 @dataclass
-class _Cutter:
-    """Cuts long texts and counts what it left out."""
+class _Cuts:
+    """Cuts long texts, and counts what is left out of a case."""
 
     most: int | None
-    left_out: int = 0  # characters
+    characters: int = 0
+    answers: int = 0
+
+    def __str__(self) -> str:
+        counts = {"character": self.characters, "answer": self.answers}
+        return " and ".join(counted(count, noun) for noun, count in counts.items() if count)
 
     def cut(self, value: Any) -> Any:
         """A text, or a record with all texts in it."""
         if self.most is None:
             return value
         if isinstance(value, str) and len(value) > self.most:
-            self.left_out += len(value) - self.most
+            self.characters += len(value) - self.most
             end = self.most // 3
             return f"{value[: self.most - end]}\n … \n{value[-end:]}"
         if (named := as_mapping(value)) is not None:

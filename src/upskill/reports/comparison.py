@@ -8,12 +8,11 @@ from typing import Any
 
 from upskill.plain import counted
 from upskill.reports.cases import CaseReader, compare_words
-from upskill.reports.json import pick
+from upskill.reports.fields import pick, read
 from upskill.reports.numbers import first_of, format_cell
 from upskill.reports.report import (
     CaseAnswers,
     CaseGroup,
-    Cell,
     Headline,
     Measure,
     ModelAnswers,
@@ -21,10 +20,10 @@ from upskill.reports.report import (
     Outcome,
     Rate,
     Report,
+    Row,
     Table,
     Tone,
 )
-from upskill.runs.planning.plan import Result
 from upskill.runs.results.caveats import find_caveats
 from upskill.runs.results.comparison import Change, ComparedCase, Comparison, Side
 from upskill.runs.results.evaluation import evaluation_of
@@ -36,6 +35,7 @@ GROUPS: Mapping[Change, tuple[Outcome, str]] = {
     "worse": ("worse", "Got worse"),
     "better": ("fixed", "Got better"),
 }
+Changed = tuple[Change, str, Comparison]  # a case, by its id
 
 
 def report_comparison(
@@ -43,24 +43,23 @@ def report_comparison(
 ) -> Report:
     """Of two runs, for each model that both have, with at most so many cases."""
     headlines: list[Headline] = []
-    rows: list[Mapping[str, Cell]] = []
-    lines: dict[str, None] = {}
+    rows: list[Row] = []
+    caveats: dict[str, None] = {}
+    changed: list[Changed] = []
     for comparison in comparisons:
         model = f"{comparison.after.model}: " if len(comparisons) > 1 else ""
         headlines.append(_headline(comparison, model))
-        rows += _rows(comparison)
-        lines |= dict.fromkeys(f"{model}{line}" for line in _caveats(comparison))
-    first = comparisons[0]
-    runs = f"{first.before.run.id} to {first.after.run.id}"
-    changed: list[tuple[Change, str, Comparison]] = []
-    for change in GROUPS:
-        for comparison in comparisons:
+        rows += (_side(comparison, name) for name in ("before", "after"))
+        caveats |= dict.fromkeys(f"{model}{line}" for line in _caveats(comparison))
+        for change in GROUPS:
             for case in comparison.changed(change):
                 changed.append((change, case.id, comparison))
-    notes = [Note(line, "caveat") for line in lines]
+    changed.sort(key=lambda each: each[0], reverse=True)  # what got worse, first
+    notes = [Note(line, "caveat") for line in caveats]
     if most is not None and len(changed) > most:
         more = counted(len(changed) - most, "more case")
         notes.append(Note(f"{more} changed. Use --all to show everything."))
+    runs = f"{comparisons[0].before.run.id} to {comparisons[0].after.run.id}"
     return Report(
         title=f"What changed from {runs}",
         name="compare",
@@ -94,28 +93,28 @@ def _headline(comparison: Comparison, model: str) -> Headline:
 
 
 def summarize(comparison: Comparison, *, with_names: bool = True) -> str:
+    unchanged = len(comparison.changed("same"))
+    if unchanged == len(comparison.cases):
+        return f"no change in {counted(unchanged, 'case')}"
     changes: list[str] = []
     for change in ("better", "worse"):
         ids = [case.id for case in comparison.changed(change)]
         names = f" ({first_of(ids, MAX_NAMED)})" if ids and with_names else ""
         changes.append(f"{len(ids) or 'none'} got {change}{names}")
-    unchanged = len(comparison.changed("same"))
-    if unchanged == len(comparison.cases):
-        return f"no change in {counted(unchanged, 'case')}"
     return f"{', '.join(changes)}, {unchanged} unchanged"
 
 
-def _rows(comparison: Comparison) -> Iterator[Mapping[str, Cell]]:
-    scores = [case.before for case in comparison.cases], [case.after for case in comparison.cases]
-    sides = {"before": comparison.before, "after": comparison.after}
-    for (name, side), scored in zip(sides.items(), scores, strict=True):
-        yield {
-            "": name,
-            "Run": side.run.id,
-            "Model": side.model,
-            "Arm": side.arm,
-            "Passed": Rate(sum(passed for passed, _ in scored), sum(of for _, of in scored)),
-        }
+def _side(comparison: Comparison, name: str) -> Row:
+    """A row of the table: `before` or `after`."""
+    side: Side = getattr(comparison, name)
+    scored = [getattr(case, name) for case in comparison.cases]
+    return {
+        "": name,
+        "Run": side.run.id,
+        "Model": side.model,
+        "Arm": side.arm,
+        "Passed": Rate(sum(passed for passed, _ in scored), sum(of for _, of in scored)),
+    }
 
 
 def _caveats(comparison: Comparison) -> Iterator[str]:
@@ -152,25 +151,20 @@ def _differences(comparison: Comparison) -> str:
     return f"Nothing stored differs, not even the skill{chance}."
 
 
-# The cases that changed, with the answers of both runs.
-# ------------------------------------------------------------------------------------------------
-
-
-def _read_groups(
-    changed: Sequence[tuple[Change, str, Comparison]], store: Store
-) -> Iterator[CaseGroup]:
-    readers: dict[tuple[str, str, str], CaseReader] = {}
+def _read_groups(changed: Sequence[Changed], store: Store) -> Iterator[CaseGroup]:
+    """The cases that changed, with the answers of both runs."""
+    readers: dict[object, CaseReader] = {}
     groups: dict[Change, dict[str, CaseAnswers]] = {}
     for change, case_id, comparison in changed:
-        sides = comparison.before, comparison.after
-        for side in sides:
+        sides: list[CaseAnswers] = []
+        for side in (comparison.before, comparison.after):
             if side.key not in readers:
                 evaluation = evaluation_of(store, side.run)
                 readers[side.key] = CaseReader(
                     evaluation, store, models=[side.model], arms=[side.arm]
                 )
-        before, after = (readers[side.key].case(case_id) for side in sides)
-        case = _join(before, after, GROUPS[change][0])
+            sides.append(readers[side.key].case(case_id))
+        case = _join(sides[0], sides[1], GROUPS[change][0])
         cases = groups.setdefault(change, {})
         if case_id in cases:
             case = replace(case, models=(*cases[case_id].models, *case.models))
@@ -198,9 +192,10 @@ def _join(before: CaseAnswers, after: CaseAnswers, outcome: Outcome) -> CaseAnsw
 
 def _to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
     lift = comparison.lift
+    side = ("model", "arm")
     return {
-        "before": _side_to_json(comparison.before),
-        "after": _side_to_json(comparison.after),
+        "before": pick(comparison.before, {"run": "run.id"}, *side),
+        "after": pick(comparison.after, {"run": "run.id"}, *side),
         "better": len(comparison.changed("better")),
         "worse": len(comparison.changed("worse")),
         "stayed": len(comparison.changed("same")),
@@ -212,25 +207,18 @@ def _to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
     }
 
 
-def _side_to_json(side: Side) -> dict[str, str]:
-    return {"run": side.run.id, **pick(side, "model", "arm")}
-
-
 def _case_to_json(comparison: Comparison, case: ComparedCase, store: Store) -> dict[str, Any]:
+    """Of a case that changed, also a failed trial of the worse run and a passed one of the other."""
     row: dict[str, Any] = {"id": case.id, "change": case.change}
     for name in ("before", "after"):
         passed, scored = getattr(case, name)
         row[name] = {"passed": passed, "scored": scored}
         if case.change != "same":
-            # A failed trial of the worse run and a passed one of the other.
+            side: Side = getattr(comparison, name)
+            results = store.results(side.run, case.id, side.model, side.arm)
+            graded = [result for result in results if result.passed is not None]
             is_wanted = (case.change == "better") == (name == "after")
-            result = _find_result(store, getattr(comparison, name), case.id, passed=is_wanted)
-            answer = result.trace.answer if result.trace else ""
-            row[name] |= {"seed": result.trial.seed, "answer": answer}
+            graded.sort(key=lambda result: result.passed is not is_wanted)
+            answer = read(graded[0], "trace.answer") or ""
+            row[name] |= {"seed": graded[0].trial.seed, "answer": answer}
     return row
-
-
-def _find_result(store: Store, side: Side, case: str, *, passed: bool) -> Result:
-    results = store.results(side.run, case, side.model, side.arm)
-    graded = [result for result in results if result.passed is not None]
-    return next((result for result in graded if result.passed is passed), graded[0])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from upskill.reports.json import named, pick
+from upskill.reports.fields import named, pick
 from upskill.reports.trial_rows import author_of
 from upskill.runs.results.choices import Choice, cheapest, list_choices, pareto
 from upskill.runs.results.diagnosis import diagnose
@@ -18,48 +18,41 @@ from upskill.verdicts.interval import rounded, rounded_interval
 from upskill.verdicts.requirements import Ruling
 from upskill.verdicts.verdict import Verdict
 
-COLUMNS: tuple[str, ...] = (
-    "run",
-    "created",
-    "skill",
-    "model",
-    "decision",
-    "about",  # tasks like these, or these cases
-    "lift",
-    "low",
-    "high",
-    "level",
-    "reason",  # of undecided
-    "cases",
-    "pairs",
-    "other_decision",  # the answer to the other question; empty: there is none
-    "other_lift",
-    "other_low",
-    "other_high",
-    "baseline_pass_rate",
-    "skill_pass_rate",
-    "baseline_tokens",
-    "skill_tokens",
-    "token_savings",
-    "cost_usd",
-    "missing",
-    "activated",
-    "baseline_turns",
-    "skill_turns",
-    "baseline_calls",
-    "skill_calls",
-    "baseline_tool_errors",
-    "skill_tool_errors",
-    "bugs",
-    "caveats",
-)
-# The same of each arm, by the name of its column.
-OF_ARM = {
-    "pass_rate": "pass_rate",
-    "tokens": "total_tokens",
-    "turns": "turns",
-    "calls": "tool_calls",
-    "tool_errors": "tool_errors",
+# Of CSV.
+COLUMNS: Mapping[str, str] = {
+    "run": "run.id",
+    "created": "run.created",
+    "skill": "run.skill",
+    "model": "verdict.model",
+    "decision": "verdict.decision",
+    "about": "verdict.about",  # tasks like these, or these cases
+    "lift": "verdict.lift",
+    "low": "verdict.interval.0",
+    "high": "verdict.interval.1",
+    "level": "verdict.level",
+    "reason": "verdict.reason",  # of undecided
+    "cases": "verdict.cases",
+    "pairs": "verdict.pairs",
+    "other_decision": "verdict.other.decision",  # the answer to the other question; empty: there is none
+    "other_lift": "verdict.other.lift",
+    "other_low": "verdict.other.interval.0",
+    "other_high": "verdict.other.interval.1",
+    "baseline_pass_rate": "verdict.baseline.pass_rate",
+    "skill_pass_rate": "verdict.skill.pass_rate",
+    "baseline_tokens": "verdict.baseline.total_tokens",
+    "skill_tokens": "verdict.skill.total_tokens",
+    "token_savings": "verdict.token_savings",
+    "cost_usd": "cost",
+    "missing": "missing",
+    "activated": "verdict.activation.rate",
+    "baseline_turns": "verdict.baseline.turns",
+    "skill_turns": "verdict.skill.turns",
+    "baseline_calls": "verdict.baseline.tool_calls",
+    "skill_calls": "verdict.skill.tool_calls",
+    "baseline_tool_errors": "verdict.baseline.tool_errors",
+    "skill_tool_errors": "verdict.skill.tool_errors",
+    "bugs": "bugs",
+    "caveats": "caveats",
 }
 
 MAX_GROUPS = 40  # groups per kind: those with most cases
@@ -75,9 +68,12 @@ def document(evaluation: Evaluation) -> dict[str, Any]:
             for problem in each.problems:
                 diagnosis.setdefault(problem, []).append(each.case)
         models.append(verdict.to_dict() | {"diagnosis": diagnosis})
-    judge_errors: list[tuple[object, ...]] = []
-    for model, by_arm in evaluation.judge_errors.items():
-        judge_errors += ((model, arm, *counts) for arm, counts in by_arm.items())
+    judge: dict[str, Any] | None = None
+    if plan.judge:
+        judge = {"model": plan.judge.name, "errors": []}
+        for model, by_arm in evaluation.judge_errors.items():
+            rows = ((model, arm, *counts) for arm, counts in by_arm.items())
+            judge["errors"] += named(rows, "model", "arm", "ungraded", "trials")
     document = {
         "run": evaluation.run.id,
         "skill": pick(stored.skill, "name", "fingerprint", "tokens"),
@@ -92,17 +88,10 @@ def document(evaluation: Evaluation) -> dict[str, Any]:
         "groups": _lifts_by_group(evaluation),
         "requirements": requirements(evaluation.rulings),
         "errors": errors([evaluation]),
-        "judge": plan.judge
-        and {
-            "model": plan.judge.name,
-            "errors": named(judge_errors, "model", "arm", "ungraded", "trials"),
-        },
+        "judge": judge,
         "bugs": bugs([evaluation]),
         "choices": _choices(evaluation),
-        "spent": {
-            role: {"tokens": tokens, "cost_usd": rounded(cost, 8)}
-            for role, (tokens, cost) in evaluation.spent.items()
-        },
+        "spent": spent(evaluation.spent),
         "making": {
             "cost_usd": rounded(stored.analysis.making_cost, 8),
             "source": stored.analysis.making_source,
@@ -117,15 +106,16 @@ def document(evaluation: Evaluation) -> dict[str, Any]:
     return document
 
 
+def spent(by_role: Mapping[str, tuple[int, float | None]]) -> dict[str, Any]:
+    return {
+        role: {"tokens": tokens, "cost_usd": rounded(cost, 8)}
+        for role, (tokens, cost) in by_role.items()
+    }
+
+
 def requirements(rulings: Iterable[tuple[str, Ruling]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "model": model,
-            "requirement": ruling.requirement.text,
-            **pick(ruling, "held", "reason"),
-        }
-        for model, ruling in rulings
-    ]
+    text = {"requirement": "requirement.text"}
+    return [{"model": model, **pick(ruling, text, "held", "reason")} for model, ruling in rulings]
 
 
 def errors(evaluations: Iterable[Evaluation]) -> list[dict[str, Any]]:
@@ -165,40 +155,29 @@ def _choice_to_json(choice: Choice) -> dict[str, Any]:
 def _lifts_by_group(evaluation: Evaluation) -> dict[str, list[dict[str, Any]]]:
     """Case count and lift of each model, by tag and author; a group with every case is left out."""
     suite = evaluation.run.plan.suite
-    tags: dict[str, list[str]] = {}
-    authors: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, list[str]]] = {"tag": {}, "author": {}}
     for case in suite.cases:
         for tag in case.tags or [NOT_TAGGED]:
-            tags.setdefault(tag, []).append(case.id)
-        authors.setdefault(author_of(case, suite.source), []).append(case.id)
-    return {"tag": list(_lifts(evaluation, tags)), "author": list(_lifts(evaluation, authors))}
-
-
-def _lifts(evaluation: Evaluation, groups: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
-    if len(groups) < 2:
-        return
-    for name, ids in sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_GROUPS]:
-        yield {"name": name, "cases": len(ids), "models": evaluation.split(set(ids))}
+            groups["tag"].setdefault(tag, []).append(case.id)
+        groups["author"].setdefault(author_of(case, suite.source), []).append(case.id)
+    lifts: dict[str, list[dict[str, Any]]] = {"tag": [], "author": []}
+    for kind, by_name in groups.items():
+        largest = sorted(by_name.items(), key=lambda group: -len(group[1]))[:MAX_GROUPS]
+        for name, ids in largest if len(largest) > 1 else ():
+            models = evaluation.split(set(ids))
+            lifts[kind].append({"name": name, "cases": len(ids), "models": models})
+    return lifts
 
 
 def verdict_row(run: Run, verdict: Verdict) -> dict[str, Any]:
     arms = (verdict.baseline, verdict.skill)
     costs = [arm.cost_usd for arm in arms]
-    row: dict[str, Any] = {
-        "run": run.id,
-        "created": run.created,
-        "skill": run.skill,
-        "cost_usd": None if None in costs else sum(cost or 0.0 for cost in costs),
+    found = {
+        "run": run,
+        "verdict": verdict,
+        "cost": None if None in costs else sum(cost or 0.0 for cost in costs),
         "missing": sum(arm.missing for arm in arms),
-        "activated": verdict.activation and verdict.activation.rate,
         "bugs": sum(arm.bugs for arm in arms),
         "caveats": " ".join(verdict.caveats),
     }
-    for arm in arms:
-        row |= {f"{arm.arm}_{name}": getattr(arm, field) for name, field in OF_ARM.items()}
-    for prefix, reading in (("", verdict.heading), ("other_", verdict.other)):
-        if reading is not None:
-            low, high = reading.interval or (None, None)
-            row |= {f"{prefix}decision": reading.decision, f"{prefix}lift": reading.lift}
-            row |= {f"{prefix}low": low, f"{prefix}high": high}
-    return {name: row.get(name, getattr(verdict, name, None)) for name in COLUMNS}
+    return pick(found, COLUMNS)

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from upskill.plain import counted
-from upskill.reports.json import pick
+from upskill.reports.fields import pick
 from upskill.reports.numbers import dollars, first_of, format_cell
 from upskill.reports.report import (
-    Cell,
     Change,
     Headline,
     NextCommand,
     Note,
-    Rate,
     Report,
+    Row,
     Table,
     Test,
     TestSuite,
@@ -66,20 +65,30 @@ class GateResult:
         """The worst first."""
         return [each for mark in MARKS for each in self.checked if each.mark == mark]
 
+    def advice(self, checked: Checked) -> str:
+        """What to do with a skill of a library."""
+        if self.commit:
+            return ""
+        if checked.problem or checked.mark is None:
+            return NOT_RUN
+        return ADVICE[checked.mark]
+
     @property
     def summary(self) -> str:
         if not self.commit:
-            results = Counter(map(advice, self.measured))
+            results = Counter(map(self.advice, self.measured))
             names = (*ADVICE.values(), NOT_RUN)
             counts = [f"{name} {results[name]}" for name in names if results[name]]
             return ", ".join(counts) or "no skill has test cases"
-        changes = {each.change.path: each.change for each in self.checked}
-        edited = sum(each.kind in ("changed", "new", "deleted") for each in changes.values())
+        edited = {
+            each.change.path
+            for each in self.checked
+            if each.change.kind in ("changed", "new", "deleted")
+        }
         if not edited:
             return "no skill changed"
         blocked = len({each.change.path for each in self.checked if self.blocks(each)})
-        result = f"{blocked} blocked" if blocked else "none blocked"
-        return f"{counted(edited, 'skill')} changed, {result}"
+        return f"{counted(len(edited), 'skill')} changed, {blocked or 'none'} blocked"
 
 
 def report_gate(result: GateResult) -> Report:
@@ -87,116 +96,119 @@ def report_gate(result: GateResult) -> Report:
         title=result.summary,
         subject=f"Compared with {result.commit[:10] or 'no skill'}",
         name="ci",
-        data=_to_json(result),
+        data={
+            "base": result.commit or None,
+            "notes": list(result.notes),
+            "blocked": result.is_blocked,
+            "spent": {"calls": result.calls}
+            | pick(result.usage, {"tokens": "total_tokens"}, "cost_usd"),
+            "untested": list(result.untested),
+            "skills": [_to_json(each, result) for each in result.checked],
+        },
         headlines=[*_headlines(result)],
         tables=[Table.of(_rows(result), note=_spent(result))],
-        notes=[*_notes(result)],
+        notes=[Note(line, "caveat") for line in _caveats(result)],
         next=[*_next(result)],
         tests=lambda: [TestSuite(name="upskill ci", tests=[*_tests(result)])],
     )
 
 
-def advice(checked: Checked) -> str:
-    """What to do with a skill of a library."""
-    if checked.problem or checked.mark is None:
-        return NOT_RUN
-    return ADVICE[checked.mark]
-
-
 def _headlines(result: GateResult) -> Iterator[Headline]:
-    measured = result.measured  # the worst first
+    measured = result.measured
     mark = measured[0].mark if measured else "pass"
     yield _marked(f"{result.summary}.", "block" if result.is_blocked else mark)
-    for each in result.measured:
-        name = f"`{each.change.path}`{_origin(each.change, result)}"
-        if each.model:
-            name += f", {each.model}"
-        if not result.commit:
-            name += f": {advice(each)}"
-        yield _marked(f"{name}: {reason_of(each)}.", each.mark)
+    for each in measured:
+        parts = [f"`{each.change.path}`{_origin(each.change) if result.commit else ''}"]
+        name = ", ".join(filter(None, [*parts, each.model]))
+        words = ": ".join(filter(None, [name, result.advice(each), reason_of(each)]))
+        yield _marked(f"{words}.", each.mark)
 
 
 def _marked(text: str, mark: Mark | None) -> Headline:
     return Headline(text, MARK_TONES[mark or "open"], MARKS[mark or "open"])
 
 
-def _rows(result: GateResult) -> Iterator[Mapping[str, Cell]]:
+def _rows(result: GateResult) -> Iterator[Row]:
     for each in result.measured:
-        row: dict[str, Cell] = {
+        row: dict[str, Any] = {
             "Folder": each.change.path,
             "Model": each.model,
-            "Result": _marked("" if result.commit else advice(each), each.mark),
+            "Result": _marked(result.advice(each), each.mark),
         }
         if result.commit:
             row["Before → now"] = _rates(each.edit)
-        row["Without → with"] = _rates(each.use)
-        yield row
+        yield {**row, "Without → with": _rates(each.use)}
 
 
-def _origin(change: SkillChange, result: GateResult) -> str:
-    if not result.commit:
-        return ""
+def _origin(change: SkillChange) -> str:
     if change.kind == "new":
         return " (new)" if change.in_git else " (new, not in git yet)"
     return f" (was `{change.base_path}`)" if change.base_path != change.path else ""
 
 
 def _rates(answer: Answer | None) -> Change | None:
-    if answer is None or not answer.verdict.pairs:
-        return None
-    return Change(Rate.of_arm(answer.verdict.baseline), Rate.of_arm(answer.verdict.skill))
+    return Change.of_rates(answer.verdict.to_dict()) if answer and answer.verdict.pairs else None
 
 
 def reason_of(checked: Checked) -> str:
     """Why it has its mark."""
     if checked.problem:
         return checked.problem
+    edit, use = checked.edit, checked.use
     reasons: list[str] = []
     if checked.is_recorded:
         reasons.append(f"recorded answers; {checked.model} was not asked")
-    if checked.edit:
-        reasons.append(checked.edit.assessment.words)
-    if checked.use:
-        beside = "against no skill: " if checked.edit else ""
-        reasons.append(f"{beside}{checked.use.assessment.words}")
-        change = checked.use.verdict.total_tokens
-        if checked.use.assessment.mark == "warn" and change and change.after > change.before:
-            more = round((change.after - change.before) / checked.use.verdict.pairs)
+    if edit:
+        reasons.append(edit.assessment.words)
+    if use:
+        reasons.append(f"{'against no skill: ' if edit else ''}{use.assessment.words}")
+        change = use.verdict.total_tokens
+        if use.assessment.mark == "warn" and change and change.after > change.before:
+            more = round((change.after - change.before) / use.verdict.pairs)
             reasons.append(f"it costs {counted(more, 'token')} a trial")
     if checked.dropped:
-        also = ", which count in before → now" if checked.edit else ""
+        also = ", which count in before → now" if edit else ""
         reasons.append(f"removes or changes {counted(checked.dropped, 'case')} in its suite{also}")
     return "; ".join(reasons)
 
 
-def _notes(result: GateResult) -> Iterator[Note]:
-    lines: list[str] = []
+def _caveats(result: GateResult) -> Iterator[str]:
     for each in result.measured:
-        lines += _lost_cases(each)
+        yield from _lost_cases(each)
     if result.untested:
         names = ", ".join(f"`{name}`" for name in result.untested)
         why = "Not run, because they have no test cases"
-        lines.append(f"{why}: {names}. `upskill tests SKILL` writes some.")
-    lines += [*_other_changes(result), *result.notes]
+        yield f"{why}: {names}. `upskill tests SKILL` writes some."
+    # What a branch did to skills that were not run.
+    unchanged = 0
+    for each in result.checked:
+        change = each.change
+        unchanged += change.kind == "unchanged"
+        if change.kind == "renamed":
+            was = f"`{change.path}` was previously `{change.base_path}`"
+            yield f"{was}; nothing that students read has changed."
+        elif change.kind == "deleted":
+            yield f"`{change.path}` was deleted, with its suite."
+    if unchanged:
+        others = "other skill" if len(result.checked) > unchanged else "skill"
+        yield f"{counted(unchanged, others)} unchanged since `{result.commit[:10]}`; not run."
+    yield from result.notes
     if result.measured and not result.commit:
-        lines.append(BY_CHANCE)
-    for line in lines:
-        yield Note(line, "caveat")
+        yield BY_CHANCE
 
 
 def _lost_cases(checked: Checked) -> Iterator[str]:
     """By name: what got worse, where the mark says so."""
     name = f"`{checked.change.path}`"
     for answer, other in ((checked.edit, "before"), (checked.use, "without it")):
-        mark = answer.assessment.mark if answer else "pass"
-        if answer is None or mark == "pass":
+        if answer is None or answer.assessment.mark == "pass":
             continue
-        lost = answer.assessment.lost
-        if lost and (mark == "block" or answer is checked.edit):
+        is_blocked, lost = answer.assessment.mark == "block", answer.assessment.lost
+        if lost and (is_blocked or answer is checked.edit):
             yield f"{name} no longer passes {_names(lost)}: each passed every time {other}, and never now."
         fewer = losing_cases(answer.evaluation.outcomes_of(checked.model))
         fewer = [case for case in fewer if case not in lost]
-        if fewer and mark == "block":
+        if fewer and is_blocked:
             yield f"{name} passes {_names(fewer)} less often than {other}."
 
 
@@ -213,21 +225,6 @@ def _names(cases: Sequence[str]) -> str:
     return first_of([f"`{case}`" for case in cases], MAX_CASES)
 
 
-def _other_changes(result: GateResult) -> Iterator[str]:
-    """What a branch did to skills that were not run."""
-    for each in result.checked:
-        change = each.change
-        if change.kind == "renamed":
-            before = change.base_path
-            yield f"`{change.path}` was previously `{before}`; nothing that students read has changed."
-        elif change.kind == "deleted":
-            yield f"`{change.path}` was deleted, with its suite."
-    unchanged = sum(each.change.kind == "unchanged" for each in result.checked)
-    if unchanged:
-        others = "other skill" if len(result.checked) > unchanged else "skill"
-        yield f"{counted(unchanged, others)} unchanged since `{result.commit[:10]}`; not run."
-
-
 def _spent(result: GateResult) -> str:
     if not result.calls:
         return "Spent nothing: no model was asked."
@@ -238,16 +235,13 @@ def _spent(result: GateResult) -> str:
 
 
 def _next(result: GateResult) -> Iterator[NextCommand]:
-    for each in result.measured:
-        if each.mark == "pass":
-            continue
-        for answer in each.answers:
-            if answer.assessment.mark != "pass":
-                yield NextCommand(f"upskill show {answer.evaluation.run.id}", "Read the answers")
-                break
-        if command := result.command(each):
+    """Of the worst."""
+    for each in result.measured[:1]:
+        doubtful = [answer for answer in each.answers if answer.assessment.mark != "pass"]
+        for answer in doubtful[:1]:
+            yield NextCommand(f"upskill show {answer.evaluation.run.id}", "Read the answers")
+        if each.mark != "pass" and (command := result.command(each)):
             yield NextCommand(command, "Check this skill again")
-        return
 
 
 def _tests(result: GateResult) -> Iterator[Test]:
@@ -265,53 +259,32 @@ def _tests(result: GateResult) -> Iterator[Test]:
             *_lost_cases(checked),
         ]
         text = "\n".join(lines)
-        is_blocked = result.blocks(checked)
-        yield (
-            Test(path, name, "failure", reason, text)
-            if is_blocked
-            else Test(path, name, output=text)
-        )
+        if result.blocks(checked):
+            yield Test(path, name, "failure", reason, text)
+        else:
+            yield Test(path, name, output=text)
 
 
-# As JSON. The keys are stable; new ones may be added.
-
-
-def _to_json(result: GateResult) -> dict[str, Any]:
-    return {
-        "base": result.commit or None,
-        "notes": list(result.notes),
-        "blocked": result.is_blocked,
-        "spent": {
-            "calls": result.calls,
-            "tokens": result.usage.total_tokens,
-            "cost_usd": result.usage.cost_usd,
-        },
-        "untested": list(result.untested),
-        "skills": [_row_to_json(each, result) for each in result.checked],
-    }
-
-
-def _row_to_json(checked: Checked, result: GateResult) -> dict[str, Any]:
+def _to_json(checked: Checked, result: GateResult) -> dict[str, Any]:
+    """The keys are stable; new ones may be added."""
     change = checked.change
     return {
-        "skill": change.name,
-        "folder": change.path,
+        **pick(change, {"skill": "name", "folder": "path"}),
         "was": change.base_path or None,
         "change": change.kind if result.commit else None,
         "model": checked.model or None,
         "mark": checked.mark,
-        "advice": None if result.commit else advice(checked),
+        "advice": result.advice(checked) or None,
         "blocked": result.blocks(checked),
         "reason": reason_of(checked),
-        "against_base": checked.edit and _answer_to_json(checked.edit),
-        "against_none": checked.use and _answer_to_json(checked.use),
+        "against_base": _answer_to_json(checked.edit),
+        "against_none": _answer_to_json(checked.use),
         "command": result.command(checked) or None,
     }
 
 
-def _answer_to_json(answer: Answer) -> dict[str, Any]:
-    return {
-        **pick(answer.assessment, "mark", "words", "lost", "gained"),
-        "run": answer.evaluation.run.id,
-        **answer.verdict.to_dict(),
-    }
+def _answer_to_json(answer: Answer | None) -> dict[str, Any] | None:
+    if answer is None:
+        return None
+    of_mark = pick(answer.assessment, "mark", "words", "lost", "gained")
+    return {**of_mark, "run": answer.evaluation.run.id, **answer.verdict.to_dict()}

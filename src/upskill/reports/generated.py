@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +21,9 @@ from upskill.authoring.saving.output import is_proven
 from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.plain import counted
 from upskill.reports import figures
-from upskill.reports.evaluated import ReportContext, report_evaluation
+from upskill.reports.evaluated import find_alarms, report_evaluation
+from upskill.reports.fields import pick
 from upskill.reports.numbers import dollars, format_cell, points
-from upskill.reports.remarks import find_alarms
 from upskill.reports.report import Change, Headline, NextCommand, Note, Report
 from upskill.suites import count_authors
 from upskill.traces import Step
@@ -34,38 +34,29 @@ NONE_SHOWN = "No case influenced the skill, so all of them are fresh."
 ALL_SHOWN = "No case is fresh: the skill was chosen with these cases, so expect less elsewhere."
 
 
-def report_generated(generated: Generated) -> Report:
+def report_generated(generated: Generated, lesson: Mapping[str, Any] | None = None) -> Report:
     """The report of the evaluation to believe, with what the rounds came to and where the skill is."""
     skill, made = generated.skill, generated.made
     evaluation = generated.held_out or generated.fit
-    title = f"{skill.name}: {' '.join(skill.description.split())}"
-    words = "unchanged" if is_proven(skill) else "unproven"
-    report = Report(
-        title=title,
-        name=skill.name,
-        data={},
-        headlines=(Headline(f"{words}: nothing was run", "open", "?"),),
-    )
     if evaluation:
         add_command = f"upskill tests {shlex.quote(str(generated.folder))} --add {{}}"
-        report = report_evaluation(evaluation, ReportContext(add_command=add_command))
+        report = report_evaluation(evaluation, add_command=add_command)
         cases = f"{evaluated_cases(made)} cases"
         prefix = f"{cases}, which chose the skill" if cases == "shown cases" else cases
         headlines = [replace(each, text=f"{prefix}: {each.text}") for each in report.headlines]
-        report = replace(report, headlines=tuple(headlines))
+    else:
+        title = f"{skill.name}: {' '.join(skill.description.split())}"
+        report = Report(title=title, name=skill.name, data={})
+        words = "unchanged" if is_proven(skill) else "unproven"
+        headlines = [Headline(f"{words}: nothing was run", "open", "?")]
     return replace(
         report,
-        data=_to_json(generated),
-        notes=(*_notes(generated), *report.notes),
+        data={**_to_json(generated), **(lesson or {})},
+        headlines=headlines,
+        notes=[*_notes(generated), *report.notes],
         saved=_saved(generated),
-        next=tuple(_next(generated)),
+        next=[*_next(generated)],
     )
-
-
-def report_taught(generated: Generated, recording: Recording, agent: str) -> Report:
-    report = report_generated(generated)
-    lesson = {"lesson": lesson_to_json(recording, agent)}
-    return replace(report, data=_to_json(generated) | lesson)
 
 
 def _saved(generated: Generated) -> str:
@@ -176,48 +167,41 @@ def _shorten(text: str, most: int) -> str:
 
 
 def _to_json(generated: Generated) -> dict[str, Any]:
-    skill, made, suite = generated.skill, generated.made, generated.suite
+    made, suite, material = generated.made, generated.suite, generated.material
     authors = count_authors(case.metadata for case in suite.cases)
-    names = ("name", "description", "tokens", "fingerprint")
+    reported = {"fit": generated.fit, "held_out": generated.held_out}
     return {
-        "skill": {name: getattr(skill, name) for name in names},
-        "saved_to": str(generated.folder),
-        "previous": str(generated.previous) if generated.previous else None,
-        "teacher": generated.teacher.name,
-        "student": generated.student.name if generated.student else None,
+        "skill": pick(generated.skill, "name", "description", "tokens", "fingerprint"),
+        **pick(generated, {"saved_to": "folder"}, "previous"),
+        **pick(generated, {"teacher": "teacher.name", "student": "student.name"}),
         "suite": {"cases": len(suite.cases), "held_out": len(suite.held_out), "authors": authors},
         "attempts": [_version_to_json(version) for version in made.versions],
-        "ended": made.ended,
-        "halted": made.halted,
-        "evaluated_cases": evaluated_cases(made) if generated.held_out or generated.fit else None,
-        "fit": figures.document(generated.fit) if generated.fit else None,
-        "held_out": figures.document(generated.held_out) if generated.held_out else None,
+        **pick(made, "ended", "halted"),
+        "evaluated_cases": evaluated_cases(made) if any(reported.values()) else None,
+        **{name: each and figures.document(each) for name, each in reported.items()},
         "spent": {
-            role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd}
+            role: pick(usage, {"tokens": "total_tokens"}, "cost_usd")
             for role, usage in generated.spent.items()
         },
         "calls": generated.calls,
-        "own_lines": len(own_lines(skill)[0]),
+        "own_lines": len(own_lines(generated.skill)[0]),
         "notes": [*_grounding_notes(generated), *student_notes(generated)],
         "bugs": figures.bugs(made.evaluations),
         "making": generated.cost.to_dict(),
-        "redacted": dict(generated.material.redacted),
-        "sources": list(generated.material.sources),
-        "left_out": list(generated.material.left_out),
-        "feedback": list(generated.feedback),
-        "missing": list(generated.missing),
+        "redacted": dict(material.redacted),
+        **pick(material, "sources", "left_out"),
+        **pick(generated, "feedback", "missing"),
     }
 
 
 def _version_to_json(version: Version) -> dict[str, Any]:
-    verdict = version.evaluation.verdicts[0] if version.evaluation else None
-    return {
-        "decision": version.decision,
-        "note": version.note,
-        "baseline": verdict.baseline.pass_rate if verdict else None,
-        "pass_rate": verdict.skill.pass_rate if verdict else None,
-        "edits": [str(edit) for edit in version.proposal.edits] if version.proposal else [],
+    verdict = "evaluation.verdicts.0"
+    rates = {
+        "baseline": f"{verdict}.baseline.pass_rate",
+        "pass_rate": f"{verdict}.skill.pass_rate",
     }
+    edits = version.proposal.edits if version.proposal else ()
+    return {**pick(version, "decision", "note", rates), "edits": list(map(str, edits))}
 
 
 def lesson_to_json(recording: Recording, agent: str) -> dict[str, Any]:
@@ -227,9 +211,7 @@ def lesson_to_json(recording: Recording, agent: str) -> dict[str, Any]:
         "agent": agent,
         "calls": len(trace.calls),
         "failed": sum(map(step_failed, trace.calls)),
-        "turns": trace.turns,
-        "stop": trace.stop,
+        **pick(trace, "turns", "stop"),
         "check": recording.checked,
-        "tokens": trace.usage.total_tokens,
-        "cost_usd": trace.usage.cost_usd,
+        **pick(trace.usage, {"tokens": "total_tokens"}, "cost_usd"),
     }

@@ -27,11 +27,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from upskill.errors import UpskillError, UsageError
 from upskill.reports.cases import CaseReader
 from upskill.reports.comparison import report_comparison
-from upskill.reports.evaluated import ReportContext, report_evaluation
+from upskill.reports.evaluated import report_evaluation
 from upskill.reports.html import Surroundings, asset, policy_of, render
 from upskill.reports.report import Note, Report, Table
-from upskill.reports.runs import latest_tables, read_rows, run_tables
-from upskill.reports.versions import report_versions
+from upskill.reports.runs import latest_tables, read_rows, report_versions, run_tables
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.results.comparison import Side, compare, latest_pair
 from upskill.runs.results.evaluation import evaluation_of
@@ -171,7 +170,7 @@ class LivePage:
     def run(self, asked: Mapping[str, str]) -> Page:
         run = self.store.run(asked["run"])
         mark_shown(self.store, run)
-        report = report_evaluation(evaluation_of(self.store, run), ReportContext(store=self.store))
+        report = report_evaluation(evaluation_of(self.store, run), store=self.store)
         before = f"{self.path('compare')}?after={quote(run.id, safe='')}"
         return Page(
             report=report,

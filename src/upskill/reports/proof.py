@@ -23,12 +23,12 @@ TO_FILL_IN = "_To be filled in by the owner._"
 def badge(verdicts: Sequence[Verdict]) -> str:
     """An SVG with the decision and the lift of the first model; of several, the least favorable decision."""
     worst = next((each for each in verdicts if not each.is_beneficial), verdicts[0])
-    label, value = "upskill", decision_in_words(worst.to_dict())
+    found = worst.to_dict()
+    label, value = "upskill", decision_in_words(found)
     if worst.lift is not None:
         value = f"{value} {points(worst.lift)}"
     left, right = (round(LETTER * len(text)) + 12 for text in (label, value))
-    rates = Change(Rate.of_arm(worst.baseline), Rate.of_arm(worst.skill))
-    title = escape(f"{worst.model}: {format_cell(rates)}")
+    title = escape(f"{worst.model}: {format_cell(Change.of_rates(found))}")
     texts = "".join(
         f'<text x="{x}" y="14" text-anchor="middle">{escape(text)}</text>'
         for x, text in ((left / 2, label), (left + right / 2, value))
@@ -60,9 +60,10 @@ def card(
         "| --- | --- | --- | --- | --- |",
     ]
     for verdict in verdicts:
-        rates = [format_cell(Rate.of_arm(arm)) for arm in (verdict.baseline, verdict.skill)]
-        lift = format_cell(Measure(verdict.lift, *(verdict.interval or (None, None))), "points")
-        cells = [verdict.model, *rates, lift, decision_in_words(verdict.to_dict())]
+        found = verdict.to_dict()
+        rates = [format_cell(Rate.of_arm(found[arm])) for arm in ("baseline", "skill")]
+        lift = format_cell(Measure.of_lift(verdict), "points")
+        cells = [verdict.model, *rates, lift, decision_in_words(found)]
         evaluation.append(f"| {' | '.join(cells)} |")
     evaluation += [
         "",

@@ -6,19 +6,18 @@ everywhere. What stands between backticks in a sentence is code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from upskill.plain import counted
 from upskill.runs.planning.plan import CheckFinding, Result
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.traces import Step
 from upskill.verdicts.line import SIGNS, decision_in_words
 
 if TYPE_CHECKING:
-    from upskill.verdicts.arms import ArmSummary
     from upskill.verdicts.interval import Estimate
+    from upskill.verdicts.verdict import Reading, Verdict
 
 # How a renderer writes the numbers of a column.
 Kind = Literal[
@@ -34,17 +33,13 @@ Kind = Literal[
 KINDS: Mapping[Kind, Sequence[str]] = {
     "code": ["Run", "Folder", "Id", "Hash", "Parent", "File", "Requirement"],
     "share": [
-        *("Passes", "Passed", "Before → now", "Without → with", "Without", "With", "Pass rates"),
-        *("Recall", "Accuracy", "Precision", "Score", "False triggers", "Opened", "Activated"),
-        *("Reach it", "Alone", "Share", "Tool errors", "Pass rate (95% interval)"),
+        *("Passes", "Without", "With", "Pass rate (95% interval)", "Activated", "Tool errors"),
+        *("Recall", "Accuracy", "Precision", "Score", "False triggers"),
+        *("Reach it", "Alone", "Share"),
     ],
     "points": [
-        "Lift",
-        "Lift in points",
-        "Lift activated",
-        "Lift not activated",
-        "Change",
-        "Worth in points (95% interval)",
+        *("Lift", "Lift in points", "Lift activated", "Lift not activated"),
+        *("Change", "Worth in points (95% interval)"),
     ],
     "decimal": ["Turns", "Tool calls"],
     "dollars": ["Cost", "Cost per pass"],
@@ -102,8 +97,9 @@ class Rate:
     share: float | None = None  # the mean over cases or groups, where it differs from passed / of
 
     @classmethod
-    def of_arm(cls, arm: ArmSummary) -> Rate:
-        return cls(arm.passed, arm.scored, arm.pass_rate)
+    def of_arm(cls, arm: Mapping[str, Any]) -> Rate:
+        """From an arm as in JSON."""
+        return cls(arm["passed"], arm["passed"] + arm["failed"], arm["pass_rate"])
 
     @property
     def value(self) -> float:
@@ -121,8 +117,12 @@ class Measure:
     other: Measure | None = None  # the other reading
 
     @classmethod
-    def of(cls, estimate: Estimate | None) -> Measure | None:
-        return estimate and cls(estimate.value, estimate.low, estimate.high)
+    def of(cls, estimate: Estimate) -> Measure:
+        return cls(estimate.value, *estimate.interval)
+
+    @classmethod
+    def of_lift(cls, reading: Reading | Verdict) -> Measure:
+        return cls(reading.lift, *(reading.interval or (None, None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,21 @@ class Change:
 
     before: float | Rate | None
     after: float | Rate | None
+
+    @classmethod
+    def of_rates(cls, verdict: Mapping[str, Any]) -> Change:
+        """From a verdict as in JSON, without and with the skill."""
+        return cls(Rate.of_arm(verdict["baseline"]), Rate.of_arm(verdict["skill"]))
+
+    @classmethod
+    def of_tokens(cls, verdict: Mapping[str, Any]) -> Change:
+        """Per task."""
+        tokens: list[float | None] = []
+        for arm in (verdict["baseline"], verdict["skill"]):
+            scored = arm["passed"] + arm["failed"]
+            used = arm["input_tokens"] + arm["output_tokens"]
+            tokens.append(used / scored if scored else None)
+        return cls(*tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +166,7 @@ class Headline:
 
 # A headline in the second cell is the decision of its row: a page writes it below the name that the row begins with.
 Cell = str | float | bool | Rate | Measure | Change | Headline | None
+Row = Mapping[str, Any]  # cells by the names of their columns; an estimate becomes a measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +191,15 @@ class Table:
     @classmethod
     def of(
         cls,
-        rows: Iterable[Mapping[str, Cell]],
+        rows: Iterable[Row],
         title: str = "",
         *,
         note: str = "",
         is_detail: bool = False,
         kind: Kind = "count",  # of columns of numbers that have no kind of their own
     ) -> Table:
-        """Each row by the names of its columns. Renderers leave out a table without rows."""
-        every = [*rows]
+        """Renderers leave out a table without rows."""
+        every = [{name: _as_cell(value) for name, value in row.items()} for row in rows]
         names = every[0] if every else ()
         return cls(
             columns=tuple(_column(name, [row[name] for row in every], kind) for name in names),
@@ -192,6 +208,11 @@ class Table:
             note=note,
             is_detail=is_detail,
         )
+
+
+def _as_cell(value: Any) -> Cell:
+    is_estimate = hasattr(value, "level")  # its class would load numpy
+    return Measure.of(value) if is_estimate else value
 
 
 def _column(name: str, cells: Sequence[Cell], usual: Kind) -> Column:
@@ -208,14 +229,6 @@ class Note:
     text: str
     kind: Literal["alarm", "caveat", "note", "detail"] = "note"
     lines: Sequence[str] = ()  # below it
-
-
-def note_effort(halted: str, trials: int) -> Iterator[Note]:
-    """What an experiment took, and what stopped it."""
-    if halted:
-        again = "Run the same command with a higher ceiling to continue."
-        yield Note(f"Stopped early: {halted}. {again}", "caveat")
-    yield Note(f"It took {counted(trials, 'trial')}.", "detail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +256,8 @@ class Draw:
 
     result: Result  # of the first, cut to the size of the report
     answer: str | None
-    seeds: tuple[int, ...]  # of the draws that were merged
+    seeds: tuple[int, ...] = ()  # of the draws that were merged
     cause: str = ""  # why no answer could pass: "cut off at the limit"
-    left_out: int = 0  # characters
     mark: str = ""  # of a person: right, wrong, odd
     note: str = ""
 
@@ -277,7 +289,6 @@ class ArmAnswers:
     label: str  # "with the skill", "without"
     outcomes: tuple[bool | None, ...]  # of every draw, by seed
     draws: tuple[Draw, ...]  # failing ones first
-    left_out: int = 0  # different answers that are not here
     is_control: bool = False  # placebo or a repeated baseline, which are folded
 
     @property
@@ -307,19 +318,13 @@ class CaseAnswers:
     outcome: Outcome
     models: tuple[ModelAnswers, ...]
     facts: Mapping[str, str]  # author, seen or fresh, group, limits
-    left_out: int  # characters
+    left_out: str  # 12 characters and 3 answers
     command: str  # that shows all of it
 
     @property
     def draws(self) -> list[Draw]:
         arms = [arm for answers in self.models for arm in answers.arms]
         return [draw for arm in arms for draw in arm.draws]
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether there is more to see of it than what is here."""
-        arms = [arm for answers in self.models for arm in answers.arms]
-        return any(each.left_out for each in (self, *arms, *self.draws))
 
     @property
     def title(self) -> str:

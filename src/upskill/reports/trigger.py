@@ -7,20 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from upskill.authoring.trigger.description import Improvement
-from upskill.authoring.trigger.metrics import TriggerMetrics
 from upskill.authoring.trigger.trigger import TriggerResult
 from upskill.reports import figures
-from upskill.reports.evaluated import ReportContext, report_evaluation
-from upskill.reports.json import named, pick, to_plain
+from upskill.reports.evaluated import describe_missed, find_alarms, report_evaluation
+from upskill.reports.fields import named, pick, to_plain
 from upskill.reports.numbers import points
-from upskill.reports.remarks import describe_missed, find_alarms
-from upskill.reports.report import Cell, Change, Headline, Note, Report, Table, Tone
+from upskill.reports.report import Change, Headline, Note, Report, Row, Table, Tone
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.interval import rounded
 from upskill.verdicts.line import signed_points
 
+SHARES = {
+    "Recall": "recall.value",
+    "False triggers": "false_triggers.value",
+    "Precision": "precision.value",
+    "Score": "score",
+}
 TOLD_BY_TRAIN = (
     "It was written from train queries and chosen by validation queries, so both overrate it."
 )
@@ -28,7 +32,7 @@ TOLD_BY_TRAIN = (
 
 def report_triggered(result: TriggerResult, show_command: str = "") -> Report:
     """`show_command` shows every run; empty if the runs are not stored."""
-    report = report_evaluation(result.evaluation, ReportContext(show_command=show_command))
+    report = report_evaluation(result.evaluation, show_command=show_command)
     headlines = [*report.headlines, *describe_missed(result.rulings)]
     return replace(report, data=_triggered_to_json(result), headlines=headlines)
 
@@ -97,29 +101,19 @@ def _saved(improvement: Improvement) -> str:
     return ""
 
 
-def _part_rows(improvement: Improvement) -> Iterator[Mapping[str, Cell]]:
+def _part_rows(improvement: Improvement) -> Iterator[Row]:
     first, best, test = improvement.attempts[0], improvement.best, improvement.test
     parts = [("train", first.train, best.train), ("validation", first.validation, best.validation)]
     if test:
         parts.append(("test", test.before, test.after))
     for part, before, after in parts:
-        if before is not None:
-            was = _part_cells(before)
-            # Without a better description there is nothing to compare with.
-            now = _part_cells(after) if after is not None and best.number else was
-            changes = {name: Change(was[name], now[name]) for name in was}
-            cells = was if now is was else changes
-            yield {"Part": part, "Queries": len(before.rates), **cells}
-
-
-def _part_cells(metrics: TriggerMetrics) -> dict[str, float | None]:
-    estimates = {
-        "Recall": metrics.recall,
-        "False triggers": metrics.false_triggers,
-        "Precision": metrics.precision,
-    }
-    cells = {name: each and each.value for name, each in estimates.items()}
-    return {**cells, "Score": metrics.score}
+        if before is None:
+            continue
+        # Without a better description there is nothing to compare with.
+        compared = after if best.number else None
+        was, now = pick(before, SHARES), pick(compared or before, SHARES)
+        shares = {name: Change(was[name] if compared else None, now[name]) for name in SHARES}
+        yield {"Part": part, "Queries": len(before.rates), **shares}
 
 
 # As JSON. The keys are stable; new ones may be added.
@@ -141,24 +135,16 @@ def _improvement_to_json(improvement: Improvement) -> dict[str, Any]:
     tested: dict[str, Any] | None = None
     if test:
         change = test.change
-        tested = {
-            **pick(test, "before", "after", "number"),
+        tested = pick(
+            test, "before", "after", "number", {"further_queries": "change.further_queries"}
+        ) | {
             "change": change and change.estimate.to_dict() | {"level": change.estimate.level},
             "p_value": change and rounded(change.p_value),
-            "further_queries": change and change.further_queries,
         }
-    names = ("attempt", "description", "accepted", "note", "run", "train", "validation")
+    names = {"attempt": "number", "description": "skill.description"}
     attempts = [
-        (
-            attempt.number,
-            attempt.skill.description,
-            attempt.accepted,
-            attempt.note,
-            attempt.run or None,
-            to_plain(attempt.train),
-            to_plain(attempt.validation),
-        )
-        for attempt in improvement.attempts
+        pick(each, names, "accepted", "note", "train", "validation") | {"run": each.run or None}
+        for each in improvement.attempts
     ]
     return _to_json(
         improvement.plan, improvement.queries, improvement.evaluations, improvement.spent
@@ -168,7 +154,7 @@ def _improvement_to_json(improvement: Improvement) -> dict[str, Any]:
         "improvement": {
             **pick(improvement, "improved", "ended", "saved_to"),
             "description": improvement.skill.description,
-            "attempts": named(attempts, *names),
+            "attempts": attempts,
             "test": tested,
         },
     }
@@ -199,7 +185,5 @@ def _to_json(
         "errors": figures.errors(evaluations),
         "bugs": figures.bugs(evaluations),
         "warnings": list(dict.fromkeys(warnings)),
-        "spent": {
-            role: {"tokens": tokens, "cost_usd": cost} for role, (tokens, cost) in spent.items()
-        },
+        "spent": figures.spent(spent),
     }

@@ -7,7 +7,7 @@ from textwrap import shorten
 
 from upskill.authoring.trigger.metrics import QUANTITIES, TriggerMetrics, compute_trigger_metrics
 from upskill.plain import counted
-from upskill.reports.report import Headline, Measure, Rate, Table
+from upskill.reports.report import Headline, Rate, Table
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import FIRES, Queries, Query
@@ -49,7 +49,7 @@ def trigger_tables(every: Sequence[TriggerMetrics], plan: Plan) -> Iterator[Tabl
     beside = ", ".join(other.name for other in plan.distractors) or "nothing"
     rows = (
         {"95% interval": quantity.replace("_", " ")}
-        | {metrics.model: Measure.of(metrics.estimate(quantity)) for metrics in every}
+        | {metrics.model: metrics.estimate(quantity) for metrics in every}
         for quantity in QUANTITIES
     )
     yield Table.of(

@@ -25,7 +25,7 @@ from upskill.experiments.counterexamples import (
 )
 from upskill.options import count_option, option
 from upskill.plain import counted
-from upskill.reports.challenged import report_challenge
+from upskill.reports.experiments import report_challenge
 from upskill.runs.planning.options import choose_students, model_option
 from upskill.skills import Skill
 from upskill.suites import Case, Suite

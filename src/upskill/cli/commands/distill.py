@@ -24,7 +24,7 @@ from upskill.errors import UsageError
 from upskill.experiments.distill import Distilled, DistillSettings
 from upskill.options import option
 from upskill.plain import dict_or_empty
-from upskill.reports.distilled import report_distilled
+from upskill.reports.experiments import report_distilled
 from upskill.reports.svg import front
 from upskill.runs.planning.options import choose_students, model_option
 from upskill.sandboxes import printable

@@ -361,8 +361,7 @@ def _say_what_is_left(
 def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     # Imported late: reports need numpy.
     from upskill.authoring.writing.teachers import add_command  # noqa: PLC0415
-    from upskill.reports.evaluated import ReportContext, report_evaluation  # noqa: PLC0415
-    from upskill.reports.remarks import bug_heading  # noqa: PLC0415
+    from upskill.reports.evaluated import bug_heading, report_evaluation  # noqa: PLC0415
     from upskill.verdicts.verdict import REASONS, Reason  # noqa: PLC0415
 
     if evaluation.leaked:  # also shown if standard output is redirected
@@ -374,12 +373,12 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     show_command = ""
     if store.location is not None:
         show_command = f"upskill show {evaluation.run.id}{options.show_flags}"
-    context = ReportContext(
+    report = report_evaluation(
+        evaluation,
         store=store,
         show_command=show_command,
         add_command=add_command(options.skill, options.settings, find_keys()),
     )
-    report = report_evaluation(evaluation, context)
     for kind, file in options.report_files:
         if kind == "terminal" and not file:
             show_report(report, quiet=options.quiet)

@@ -10,7 +10,7 @@ from upskill.cli.console import note, show_json
 from upskill.cli.help import Command
 from upskill.cli.last_verdicts import is_proven, last_verdicts
 from upskill.cli.options import find_project_store, json_option
-from upskill.reports.skills import row_in_words
+from upskill.reports.runs import row_in_words
 from upskill.skills import Skill
 from upskill.skills.archives import SUFFIXES, load_archive
 from upskill.skills.install import TARGETS, find_target, install

@@ -12,7 +12,7 @@ from upskill.cli.help import Command
 from upskill.cli.last_verdicts import is_proven, verdicts_on_record
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError
-from upskill.reports.skills import ListedSkill, report_skills
+from upskill.reports.runs import ListedSkill, report_skills
 from upskill.settings import Settings
 from upskill.skills import MANIFEST, Skill, find_skills
 

@@ -19,7 +19,7 @@ from upskill.errors import UsageError
 from upskill.experiments.matrix import Matrix, MatrixSettings
 from upskill.experiments.shadowing import FIRST_ROUNDS
 from upskill.options import option
-from upskill.reports.matrix import report_matrix
+from upskill.reports.experiments import report_matrix
 from upskill.reports.svg import shadow_map
 from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.planning.options import choose_students

@@ -16,7 +16,7 @@ from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
-from upskill.reports.distilled import report_worth
+from upskill.reports.experiments import report_worth
 from upskill.reports.shown import PAGE
 from upskill.reports.trial_rows import result_to_json
 from upskill.runs.planning.plan import Arm, Result
@@ -194,7 +194,7 @@ def _show_json(store: Store, run: Run, options: ShowOptions) -> None:
 
 
 def _show_checks(store: Store, run: Run, options: ShowOptions) -> None:
-    from upskill.reports.check_rates import report_check_rates  # noqa: PLC0415 - numpy
+    from upskill.reports.shown import report_check_rates  # noqa: PLC0415 - numpy
 
     results = options.results(store, run, None)
     report = report_check_rates(run, results, unfinished_models(store, run))

@@ -42,22 +42,18 @@ def command(**values: Any) -> None:
             taught = asyncio.run(teach(options, events=events))
     except LessonFailed as error:
         if options.as_json:
-            show_json(
-                {
-                    "lesson": report.lesson_to_json(error.recording, options.teacher_agent),
-                    "failed": error.message,
-                }
-            )
+            lesson = report.lesson_to_json(error.recording, options.teacher_agent)
+            show_json({"lesson": lesson, "failed": error.message})
         note(f"upskill: no skill was written: {error.message}")
         note(f"  {error.hint}")
         raise click.exceptions.Exit(1) from error
+    lesson = {"lesson": report.lesson_to_json(taught.recording, options.teacher_agent)}
     if taught.generated is None:
         if options.as_json:
-            lesson = report.lesson_to_json(taught.recording, options.teacher_agent)
-            show_json({"lesson": lesson})
+            show_json(lesson)
         else:
             click.echo(taught.recording.path)
         return
-    options.show(report.report_taught(taught.generated, taught.recording, options.teacher_agent))
+    options.show(report.report_generated(taught.generated, lesson))
     if taught.generated.has_failed:
         raise click.exceptions.Exit(3)

@@ -35,7 +35,7 @@ from upskill.models.keys import find_keys
 from upskill.options import count_option, option
 from upskill.outputs import whole_file
 from upskill.plain import counted
-from upskill.reports.scored import report_score
+from upskill.reports.experiments import report_score
 from upskill.runs.planning.options import model_option
 from upskill.runs.planning.plan import DEFAULT_OUTPUT_TOKENS
 from upskill.skills import Skill

@@ -12,7 +12,7 @@ from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
-from upskill.reports.versions import parent_number, report_versions
+from upskill.reports.runs import parent_number, report_versions
 from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Candidate, Store
 from upskill.runs.stores.rows import files_from_json

@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
@@ -37,18 +36,19 @@ def _cell(value: object) -> object:
 
 
 def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
-    from upskill.reports.evaluated import ReportContext, report_evaluation  # noqa: PLC0415 - numpy
+    from upskill.reports.evaluated import report_evaluation  # noqa: PLC0415 - numpy
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy comes with it
 
     evaluation = evaluation_of(run.store, run.run)
     # A page has the commands in a section of their own.
     show_command = "" if kind == "html" else f"upskill show {run.run.id}"
-    context = ReportContext(store=run.store, show_command=show_command)
+    clean = iter
     if run.redactor:
         evaluation = run.redactor.evaluation(evaluation)
-        context = replace(context, clean=run.redactor.results)
+        clean = run.redactor.results
+    report = report_evaluation(evaluation, store=run.store, show_command=show_command, clean=clean)
     render: Renderer = REPORTS.load(kind)
-    text = render(report_evaluation(evaluation, context))
+    text = render(report)
     assert isinstance(text, str)
     stream.write(text.encode(errors="backslashreplace"))
 
