@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
 from statistics import mean
 from typing import Any, cast
 
-from upskill.plain import as_mapping, counted
+from upskill.plain import as_mapping, counted, fields_of
 from upskill.reports.report import (
     ArmAnswers,
     CaseAnswers,
@@ -323,7 +323,7 @@ class _Cuts:
         if isinstance(value, tuple | list):
             items = cast("Sequence[Any]", value)
             return tuple(map(self.cut, items))
-        if is_dataclass(value) and not isinstance(value, type):
-            changed = {each.name: self.cut(getattr(value, each.name)) for each in fields(value)}
-            return replace(value, **changed)
+        if hasattr(value, "__dataclass_fields__"):
+            parts = fields_of(value).items()
+            return replace(value, **{name: self.cut(part) for name, part in parts})
         return value

@@ -13,14 +13,15 @@ from upskill.authoring.saving.provenance import Provenance, sourced_lines
 from upskill.authoring.trigger.metrics import TriggerMetrics
 from upskill.errors import UsageError
 from upskill.plain import counted, listed, read_json
-from upskill.reports.cases import CAUSES, CaseReader, Clean, limits_of_page
-from upskill.reports.fields import pick, read, rows_of
+from upskill.reports.cases import CAUSES, CaseReader, Clean, Limits, limits_of_page
+from upskill.reports.fields import pick, rows_of
 from upskill.reports.figures import document, verdict_row
 from upskill.reports.numbers import INVALID, UNKNOWN, dollars, format_cell, percent, points
 from upskill.reports.report import (
     TONES,
     CaseGroup,
     Change,
+    Draw,
     Headline,
     Measure,
     NextCommand,
@@ -33,7 +34,7 @@ from upskill.reports.report import (
     TestSuite,
 )
 from upskill.reports.triggered import describe_metrics, trigger_metrics, trigger_tables
-from upskill.runs.planning.plan import Result, Trial
+from upskill.runs.planning.plan import Trial
 from upskill.runs.results.diagnosis import describe_problem
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.results.shown import find_skill, is_cut_short
@@ -72,13 +73,12 @@ def report_evaluation(
     triggered = trigger_metrics(evaluation)
     data = document(evaluation)
 
-    def read_groups() -> Iterable[CaseGroup]:
-        limits = limits_of_page(run.passed + run.failed + run.errored)
-        return CaseReader(evaluation, store, limits, clean).groups() if store else ()
+    def read(limits: Limits) -> CaseReader | None:
+        return CaseReader(evaluation, store, limits, clean) if store else None
 
-    def read_failed() -> Iterable[Result]:
-        """Trials with the skill that did not pass."""
-        return clean(store.results(run, arm="skill", failed=True)) if store else ()
+    def read_groups() -> Iterable[CaseGroup]:
+        reader = read(limits_of_page(run.passed + run.failed + run.errored))
+        return reader.groups() if reader else ()
 
     next_command = NextCommand(show_command, "Read every answer")
     return Report(
@@ -93,7 +93,7 @@ def report_evaluation(
         next=[next_command] if show_command else (),
         sections=[*_sections(evaluation)],
         groups=read_groups,
-        tests=lambda: test_suites(evaluation, read_failed()),
+        tests=lambda: test_suites(evaluation, read(OF_TESTS)),
         rows=[verdict_row(run, verdict) for verdict in evaluation.verdicts],
     )
 
@@ -510,13 +510,11 @@ def _errors(evaluation: Evaluation) -> Iterator[str]:
 
 def _not_run(evaluation: Evaluation) -> Iterator[str]:
     run = evaluation.run
-    left = run.trials - run.passed - run.failed - run.errored
-    if left and not is_cut_short(run):
-        yield f"{left} of the {run.trials} trials were not needed"
-    elif left:
+    if is_cut_short(run):
+        left = counted(run.trials - run.passed - run.failed - run.errored, "trial")
         # Where the run is unfinished, the verdict says so.
         finish = "" if evaluation.unfinished else "; run the same command again to finish"
-        yield f"Not run: {counted(left, 'trial')}{finish}"
+        yield f"Not run: {left}{finish}"
 
 
 def _missing(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
@@ -611,49 +609,42 @@ def describe_missed(rulings: Iterable[tuple[str, Ruling]]) -> Iterator[Headline]
 # Red only if the command fails: a failing case is a failure only if a requirement on the pass rate, the lift or the
 # decision does not hold for its model. Otherwise it is skipped, with the same details.
 
-MAX_ANSWER = 4_000  # characters
+OF_TESTS = Limits(text=4_000, failing=1, passing=0)
 ABOUT_CASES = ("lift", "pass_rate", "decision")  # what failing cases count against
-Details = Mapping[tuple[str, str], str]  # by model and case
 
 
-def test_suites(evaluation: Evaluation, failed: Iterable[Result]) -> Iterator[TestSuite]:
-    """A suite for each model. `failed`: the trials with the skill that did not pass."""
-    details: dict[tuple[str, str], str] = {}
-    for result in failed:
-        prompt = evaluation.run.plan.suite.by_id[result.trial.case].prompt
-        details.setdefault((result.trial.model, result.trial.case), _describe(result, prompt))
+def test_suites(evaluation: Evaluation, reader: CaseReader | None) -> Iterator[TestSuite]:
+    """A suite for each model."""
     for verdict in evaluation.verdicts:
+        of_model = reader and replace(reader, models=[verdict.model], arms=["skill"])
         warnings = [f"Note: {line}" for line in evaluation.warnings]
         yield TestSuite(
             name=evaluation.full_names[verdict.model],
             properties=_properties(verdict),
-            tests=tuple(_tests(evaluation, verdict, details)),
+            tests=tuple(_tests(evaluation, verdict, of_model)),
             output="\n".join([verdict_line(verdict), *verdict.caveats, *warnings, ""]),
         )
 
 
-def _tests(evaluation: Evaluation, verdict: Verdict, details: Details) -> Iterator[Test]:
-    tests: list[Test] = []
+def _tests(evaluation: Evaluation, verdict: Verdict, reader: CaseReader | None) -> Iterator[Test]:
     for trial, reason in evaluation.invalid[:1]:
         message = f"{INVALID} ({describe_leak(trial, reason)})"
-        tests.append(Test("isolation", "the arms are isolated", "error", message))
+        yield Test("isolation", "the arms are isolated", "error", message)
     bugs = [traceback for trial, _, traceback in evaluation.bugs if trial.model == verdict.model]
     if bugs:
         name = "no trial hits a bug in upskill"
-        tests.append(Test("upskill", name, "error", bug_heading(len(bugs)), bugs[0]))
+        yield Test("upskill", name, "error", bug_heading(len(bugs)), bugs[0])
     rulings = [ruling for model, ruling in evaluation.rulings if model == verdict.model]
     for ruling in rulings:
         kind, reason = ("", "") if ruling.held else ("failure", ruling.reason)
-        tests.append(Test("requirement", ruling.requirement.text, kind, reason))
-    tests += _cases(evaluation, verdict.model, rulings, details)
-    yield from tests
-    has_error = any(test.kind == "error" for test in tests)
-    if verdict.reason == Reason.ERRORS and not has_error:  # those of the baseline
+        yield Test("requirement", ruling.requirement.text, kind, reason)
+    yield from _cases(evaluation, verdict.model, rulings, reader)
+    if verdict.reason == Reason.ERRORS:
         yield Test("upskill", "enough trials are graded", "error", describe_verdict(verdict))
 
 
 def _cases(
-    evaluation: Evaluation, model: str, rulings: Sequence[Ruling], details: Details
+    evaluation: Evaluation, model: str, rulings: Sequence[Ruling], reader: CaseReader | None
 ) -> Iterator[Test]:
     about_cases = [each for each in rulings if each.requirement.quantity in ABOUT_CASES]
     required = [ruling.requirement.text for ruling in about_cases]
@@ -679,8 +670,9 @@ def _cases(
             message = "missing; see `upskill show`" if rows else str(unfinished or "not run")
         if kind == "skipped":
             message += f"; allowed: {holds}"
-        described = details.get((model, case.id), "") if rows else ""
-        yield Test(group, case.id, kind, message, described, seconds=seconds)
+        draws = reader.case(case.id).draws if rows and reader else []
+        details = "".join(_describe(case.prompt, draw) for draw in draws[:1])
+        yield Test(group, case.id, kind, message, details, seconds=seconds)
 
 
 def _properties(verdict: Verdict) -> dict[str, str]:
@@ -697,15 +689,12 @@ def _properties(verdict: Verdict) -> dict[str, str]:
     return properties
 
 
-def _describe(result: Result, prompt: str) -> str:
-    """A trial that did not pass: prompt, answer and findings."""
-    answer: str = read(result, "trace.answer") or ""
-    if len(answer) > MAX_ANSWER:
-        answer = f"{answer[:MAX_ANSWER]}\n…"
-    why = [result.error] if result.error else []
-    for finding in result.findings:
-        if finding.decides and not finding.passed:
-            why.append(f"{finding.check}: {finding.reason}")
-    failed = "\n".join(why)
-    seed = result.trial.seed
-    return f"\nPrompt:\n{prompt.strip()}\n\nAnswer (seed {seed}):\n{answer.strip()}\n\nFailed:\n{failed}\n"
+def _describe(prompt: str, draw: Draw) -> str:
+    """A trial that did not pass: prompt, answer and why."""
+    why = [*draw.problems, *(f"{each.check}: {each.reason}" for each in draw.failed)]
+    parts = {
+        "Prompt": prompt.strip(),
+        f"Answer (seed {draw.seeds[0]})": (draw.answer or "").strip(),
+        "Failed": "\n".join(why),
+    }
+    return "\n" + "\n\n".join(f"{name}:\n{text}" for name, text in parts.items()) + "\n"

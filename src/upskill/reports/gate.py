@@ -9,7 +9,7 @@ from typing import Any
 
 from upskill.plain import counted
 from upskill.reports.fields import pick
-from upskill.reports.numbers import dollars, first_of, format_cell
+from upskill.reports.numbers import dollars, first_of
 from upskill.reports.report import (
     Change,
     Headline,
@@ -252,13 +252,7 @@ def _tests(result: GateResult) -> Iterator[Test]:
             yield Test(path, name, "skipped", checked.change.kind)
             continue
         reason = reason_of(checked)
-        lines = [
-            reason,
-            f"before → now: {format_cell(_rates(checked.edit))}",
-            f"without → with: {format_cell(_rates(checked.use))}",
-            *_lost_cases(checked),
-        ]
-        text = "\n".join(lines)
+        text = "\n".join([reason, *_lost_cases(checked)])
         if result.blocks(checked):
             yield Test(path, name, "failure", reason, text)
         else:

@@ -76,15 +76,16 @@ def _read_page(
     trials = 0
     found: dict[Outcome, list[CaseAnswers]] = {}
     is_last = True
-    for outcome, ids in reader.ids().items():
-        for case_id in ids:
-            if is_last and chosen.case in (None, case_id):
-                case = reader.case(case_id)
-                shown = sum(len(draw.seeds) for draw in case.draws)
-                is_last = not shown or trials < PAGE * chosen.page
-                if shown and PAGE * (chosen.page - 1) <= trials < PAGE * chosen.page:
-                    found.setdefault(outcome, []).append(case)
-                trials += shown
+    ids = chain.from_iterable(reader.ids().values())
+    for case in map(reader.case, (each for each in ids if chosen.case in (None, each))):
+        if case.draws:
+            page = trials // PAGE + 1
+            is_last = page <= chosen.page
+            if page == chosen.page:
+                found.setdefault(case.outcome, []).append(case)
+            trials += sum(len(draw.seeds) for draw in case.draws)
+        if not is_last:
+            break
     return [reader.group(outcome, cases) for outcome, cases in found.items()], is_last
 
 
