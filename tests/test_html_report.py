@@ -197,7 +197,7 @@ def test_a_case_has_its_answers_why_they_failed_and_what_an_agent_did(
         assert controls[:2] == ["placebo", "A/A control"]
         cut = page.locator(".case:has([id='case=greet-2'])").inner_text()
         assert "cut off at the limit" in cut
-        assert "Left out: 1,496,000 characters." in cut
+        assert "Left out: 5,984,000 characters." in cut
         assert "--case greet-2" in cut
 
     browser.run(use, report)
@@ -347,7 +347,7 @@ def test_equal_draws_are_one_and_large_runs_show_less(run: tuple[Path, str]) -> 
     learns = small.models[0].arms[0]
     assert [draw.result.passed for draw in learns.draws] == [False]
     assert len(learns.draws[0].answer or "") < 80
-    assert small.left_out.endswith(" characters and 1 answer")
+    assert small.left_out.endswith(" characters and 8 answers")
     assert limits_of_page(1_000) == Limits(4_000, 10, 10, 100)
     assert limits_of_page(5_000) == Limits(1_500, 3, 1, 30)
     assert limits_of_page(5_001) == Limits(600, 1, 0, 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
@@ -323,7 +323,7 @@ class _Cuts:
         if isinstance(value, tuple | list):
             items = cast("Sequence[Any]", value)
             return tuple(map(self.cut, items))
-        if hasattr(value, "__dataclass_fields__"):
+        if is_dataclass(value) and not isinstance(value, type):
             parts = fields_of(value).items()
             return replace(value, **{name: self.cut(part) for name, part in parts})
         return value
