@@ -786,7 +786,6 @@ def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missin
         assert rows[f"agent {name}"]["then"] == agent.log_in
     assert said["local runtime"] == ("missing", add_extra("local"))
     assert said["bridge pydantic-ai"] == ("missing", add_extra("providers"))
-    assert said["MCP servers"] == ("missing", add_extra("mcp"))
     program = home / "opencode"
     program.write_text("#!/bin/sh\n", encoding="utf-8")
     program.chmod(0o755)

@@ -35,15 +35,15 @@ def test_each_kind_of_install_has_its_command() -> None:
         == f'{pip} "skill-lift[local] @ git+https://example.org/up.git@0123abc"'
     )
     assert (
-        command_for("mcp", home / "uv/tools/skill-lift", {})
-        == 'uv tool install --force "skill-lift[mcp]"'
+        command_for("documents", home / "uv/tools/skill-lift", {})
+        == 'uv tool install --force "skill-lift[documents]"'
     )
     assert (
-        command_for("mcp", home / "pipx/venvs/skill-lift", {})
-        == 'pipx install --force "skill-lift[mcp]"'
+        command_for("documents", home / "pipx/venvs/skill-lift", {})
+        == 'pipx install --force "skill-lift[documents]"'
     )
     cached = PurePath("/home/ann/.cache/uv/archive-v0/abc")
-    assert command_for("mcp", cached, {}) == 'uvx --from "skill-lift[mcp]" upskill'
+    assert command_for("documents", cached, {}) == 'uvx --from "skill-lift[documents]" upskill'
 
 
 def test_a_clone_on_the_path_alone_is_installed_from_where_it_is(tmp_path: Path) -> None:

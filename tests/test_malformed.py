@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import Done, Upskill, spawn, write_script, write_skill
+from upskill import Suite
+from upskill.errors import UsageError
+from upskill.traces.formats import read_trace
 
 HEAD = "name: greeter\ndescription: Greets people.\n"
 SUITE: list[dict[str, Any]] = [{"id": "one", "prompt": "Greet.", "checks": [{"contains": "ahoy"}]}]
@@ -542,3 +547,53 @@ def test_a_suite_from_another_system_works(
     )
     for name in ("s.json", "s.yaml"):
         assert upskill("eval", skill.name, "-t", name, "-m", model, "-q").code == 0
+
+
+DIGITS = "9" * 400
+DEEP = "[" * 500 + "]" * 500
+LOG = {"id": 1, "input": [{"content": "attachment://x"}] * 500, "target": "b"}
+HOSTILE_SUITES = {
+    "400 digits": (f"[{DIGITS}]", "more than 300 digits"),
+    "deep": (DEEP, "nested too deeply"),
+    "a long first line": ("," * 500_000 + "[", "YAML"),
+    "combinations": (
+        json.dumps(
+            {
+                "prompts": ["{{a}}{{b}}"],
+                "tests": [
+                    {
+                        "vars": {"a": ["x" * 100_000 + str(n) for n in range(100)], "b": [*"0123"]},
+                        "assert": [{"type": "contains", "value": "a"}],
+                    }
+                ],
+            }
+        ),
+        "its cases are larger than 20 MB",
+    ),
+    "attachments": (
+        json.dumps({"eval": {}, "samples": [LOG | {"attachments": {"x": "y" * 500_000}}]}),
+        "more than 200 MB of attachments",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_SUITES)
+def test_a_hostile_suite_is_refused_in_a_message(home: Path, kind: str) -> None:
+    text, said = HOSTILE_SUITES[kind]
+    Path("one").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        Suite.load("one")
+    with suppress(UsageError):
+        read_trace("one")
+
+
+def test_a_database_that_never_ends_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+    columns = "x AS id, x AS title, x AS directory, 'soon' AS time_updated, NULL AS parent_id"
+    with closing(sqlite3.connect("opencode.db")) as database:
+        database.execute(f"CREATE VIEW session AS {endless} SELECT {columns} FROM n")
+        database.execute("CREATE TABLE message (id, session_id, time_created, data)")
+        database.execute("CREATE TABLE part (id, message_id, data)")
+    monkeypatch.setattr("upskill.traces.formats.MAX_QUERY_TURNS", 2)
+    with pytest.raises(UsageError, match="interrupted"):
+        read_trace("opencode.db")

@@ -33,7 +33,6 @@ from upskill.authoring.material.material import (
 )
 from upskill.authoring.material.stored import add_material, with_stored
 from upskill.authoring.writing.teachers import check_start
-from upskill.installation import add_extra
 from upskill.traces import Step
 from upskill.traces.formats import read_trace
 from upskill.traces.redaction.redact import redact_trace
@@ -376,29 +375,6 @@ if sys.argv[1:] == ["chatty"]:
     print("hello from a chatty server", flush=True)
 server.run()
 """
-PAGES = """
-import asyncio, os, sys
-import mcp_types as types
-from mcp.server import Server
-from mcp.server.stdio import stdio_server
-
-last = int(sys.argv[1])
-
-
-async def list_tools(context, params):
-    page = int((params.cursor if params else None) or 1)
-    tool = types.Tool(name=f"tool-{page}", description=os.environ["HARBOUR"], input_schema={"type": "object"})
-    return types.ListToolsResult(tools=[tool], next_cursor=str(page + 1) if page != last else None)
-
-
-async def main():
-    server = Server("pages", on_list_tools=list_tools)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
-
-
-asyncio.run(main())
-"""
 
 
 def test_a_running_server_is_asked_for_its_tools_and_none_is_called(home: Path) -> None:
@@ -417,22 +393,8 @@ def test_a_running_server_is_asked_for_its_tools_and_none_is_called(home: Path) 
     assert json.loads(read_material("send words", tools=[tools]).by_id["t1"].text) == first
 
 
-def test_a_server_tells_all_its_pages_and_has_the_environment_of_the_person(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (home / "pages.py").write_text(PAGES)
-    monkeypatch.setenv("HARBOUR", "south")
-    tools = [
-        (tool["name"], tool["description"])
-        for tool, _ in read_tools(f"mcp:{sys.executable} pages.py 3").schemas
-    ]
-    assert tools == [(f"tool-{page}", "south") for page in (1, 2, 3)]
-    with pytest.raises(UsageError, match="never stops listing tools"):
-        read_tools(f"mcp:{sys.executable} pages.py 0")
-
-
 def test_what_is_no_server_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"-c '': Connection closed"):
+    with pytest.raises(UsageError, match=r"-c '': it exited before it answered"):
         read_tools(f"mcp:{sys.executable} -c ''")
     with pytest.raises(UsageError, match="No such file"):
         read_tools("mcp:no-such-program")
@@ -493,17 +455,8 @@ def test_a_server_on_the_web_is_asked_the_same_way() -> None:
         assert "send_word" in wrong.value.hint
         with pytest.raises(UsageError, match="Not Found"):
             read_tools(url.replace("/mcp", "/elsewhere"))
-    with pytest.raises(UsageError, match="connection attempts failed"):
+    with pytest.raises(UsageError, match="it cannot be reached"):
         read_tools(url)
-
-
-def test_without_the_package_the_command_that_installs_it_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(UsageError, match="needs the `mcp` package") as missing:
-        read_tools("mcp:server")
-    assert add_extra("mcp") in missing.value.hint
 
 
 def test_generate_redacts_in_a_session_what_trace_show_redacts(tmp_path: Path) -> None:

@@ -643,8 +643,8 @@ def test_broken_lines_are_counted_and_told(tmp_path: Path) -> None:
     [
         (b"just words\n", ": not in any known trace format"),
         (b'{"a": 1}', ": not in any known trace format"),
-        (b'[{"role": "user", "content"', "line 1: not valid JSON"),
-        (b'{"info": {},\n "messages": [', "line 2: not valid JSON"),
+        (b'[{"role": "user", "content"', "not JSON that upskill can read"),
+        (b'{"info": {},\n "messages": [', "not JSON that upskill can read"),
         (b"\x00\x01\x02", ": not in any known trace format"),
         (b" \n", ": empty file"),
         (b"[" * 100_000, "nested too deeply"),

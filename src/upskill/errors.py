@@ -40,6 +40,9 @@ class SeveralErrors(UsageError):
         self.errors = errors
 
 
+MAX_ERRORS = 1_000  # that are collected
+
+
 class ErrorCollector:
     """Collects usage errors, so that a person sees everything wrong with a file at once."""
 
@@ -55,6 +58,8 @@ class ErrorCollector:
             for each in errors:
                 each.case = case
             self.errors += errors
+            if len(self.errors) >= MAX_ERRORS:
+                self.raise_any()
 
     def raise_any(self) -> None:
         if self.errors:

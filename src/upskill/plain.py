@@ -7,7 +7,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from upskill.errors import UsageError
 from upskill.inputs import read_input_text
 
 DEEPEST = 100  # lists and objects within each other
+MAX_DIGITS = 300  # of a number; a float holds no more
 MAX_JSON_VALUES = 5_000_000
 MAX_NODES = 1_000_000  # values in one document, with aliases expanded
 
@@ -44,15 +45,45 @@ def list_or_empty(value: object) -> list[Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        return dict_or_empty(json.loads(read_input_text(path)))
-    except (UsageError, ValueError, RecursionError):
+        return dict_or_empty(load_json(read_input_text(path)))
+    except (UsageError, ValueError):
         return {}
 
 
-def expect_few_values(text: str) -> None:
-    """ValueError for JSON that would take gigabytes: signs are counted, because values would already fill memory."""
+def _digits(number: str) -> int:
+    if len(number) > MAX_DIGITS:
+        raise ValueError(f"a number has more than {MAX_DIGITS} digits")
+    return int(number)
+
+
+def refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def json_decoder(
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=pairs, parse_int=_digits, parse_constant=refuse_constant
+    )
+
+
+JSON = json_decoder()
+
+
+def load_json(text: str | bytes, decoder: json.JSONDecoder = JSON) -> Any:
+    """JSON of others. ValueError, whatever is wrong with it: also for what is too deep or too large to go on with."""
+    text = text if isinstance(text, str) else text.decode("utf-8-sig")
+    # Signs are counted, because values would already fill memory.
     if sum(map(text.count, ",[{")) > MAX_JSON_VALUES:
         raise ValueError(f"it may have more than {MAX_JSON_VALUES:,} values")
+    try:
+        value = decoder.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if is_deep(value):
+        raise ValueError("nested too deeply")
+    return value
 
 
 def is_deep(value: object) -> bool:

@@ -26,7 +26,7 @@ from upskill.errors import AgentError, UsageError
 from upskill.models import Tool
 from upskill.models.keys import KEY_VARIABLES
 from upskill.models.parsing import redact
-from upskill.plain import dict_or_empty, is_deep, list_or_empty
+from upskill.plain import dict_or_empty, list_or_empty, load_json
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, printable
 from upskill.traces import Trace
 from upskill.version import __version__
@@ -321,25 +321,24 @@ class HttpConnection:
                     self.headers["Mcp-Session-Id"] = session
                 if "id" not in message and answer.status < 300:
                     return {}
-                body, event, begun = bytearray(), b"", 0
+                body, event, begun = bytearray(), bytearray(), 0
                 async for chunk in answer.content.iter_any():
                     body += chunk
                     if len(body) > MAX_MESSAGE:
                         raise McpError(f"it sent more than {MAX_MESSAGE // MiB} MiB")
                     while (end := body.find(b"\n", begun)) >= 0:
                         line, begun = bytes(body[begun:end]).strip(), end + 1
-                        if not line and answer.status < 300 and (found := self._find_answer(event)):
-                            return found
-                        event = (
-                            event + line.removeprefix(b"data:")
-                            if line.startswith(b"data:")
-                            else line and event
-                        )
+                        if line.startswith(b"data:"):
+                            event += line.removeprefix(b"data:")
+                        elif not line:
+                            if answer.status < 300 and (found := self._find_answer(bytes(event))):
+                                return found
+                            event.clear()
                 if answer.status >= 300:
                     raise McpError(
                         f"it answered {answer.status}: {bytes(body[:200]).decode('utf-8', 'replace')!r}"
                     )
-                if found := self._find_answer(bytes(body)) or self._find_answer(event):
+                if found := self._find_answer(bytes(body)) or self._find_answer(bytes(event)):
                     return found
                 raise McpError(
                     f"its answer is not JSON-RPC: {bytes(body[:200]).decode('utf-8', 'replace')!r}"
@@ -357,10 +356,9 @@ class HttpConnection:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
-        message = dict_or_empty(json.loads(line))
-    except (ValueError, RecursionError):
+        return dict_or_empty(load_json(line)) or None
+    except ValueError:
         return None
-    return message if message and not is_deep(message) else None
 
 
 def result_of(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -368,6 +366,29 @@ def result_of(message: Mapping[str, Any]) -> dict[str, Any]:
         error = dict_or_empty(message["error"])
         raise McpRefusal(f"it answered with an error: {error.get('message') or message['error']}")
     return dict_or_empty(message.get("result"))
+
+
+async def greet(connection: Connection) -> None:
+    about = {"name": "upskill", "version": __version__}
+    await connection.request(
+        "initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
+    )
+    await connection.notify("notifications/initialized")
+
+
+async def tools_of(connection: Connection) -> list[dict[str, Any]]:
+    cursor, size, tools = "", 0, list[dict[str, Any]]()
+    for _ in range(MAX_PAGES):
+        page = await connection.request("tools/list", {"cursor": cursor} if cursor else {})
+        listed = list_or_empty(page.get("tools"))
+        size += len(json.dumps(listed))
+        if size > MAX_LISTING:
+            raise McpError(f"its list of tools is larger than {MAX_LISTING // 1024} KiB")
+        tools += map(dict_or_empty, listed)
+        cursor = str(page.get("nextCursor") or "")
+        if not cursor:
+            return tools
+    raise McpError(f"it lists its tools on more than {MAX_PAGES} pages")
 
 
 class McpServers:
@@ -451,11 +472,7 @@ class McpServers:
         else:
             connection = await self._launch(name, server)
         self._connections[name] = connection
-        about = {"name": "upskill", "version": __version__}
-        await connection.request(
-            "initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
-        )
-        await connection.notify("notifications/initialized")
+        await greet(connection)
         return connection
 
     async def _launch(self, name: str, server: McpServer) -> StreamConnection:
@@ -474,31 +491,17 @@ class McpServers:
             self._awaited.pop(token, None)
 
     async def _list(self, name: str) -> None:
-        connection, cursor, tools = self._connections[name], "", list[Tool]()
-        for _ in range(MAX_PAGES):
-            page = await connection.request("tools/list", {"cursor": cursor} if cursor else {})
-            for listed in map(dict_or_empty, list_or_empty(page.get("tools"))):
-                own = str(listed.get("name") or "")
-                tool = Tool(
-                    _tool_name(name, own),
-                    printable(str(listed.get("description") or own)),
-                    _schema(listed),
-                )
-                if tool.name in self._owners:
-                    raise McpError(f"it has two tools that would be called {tool.name!r}")
-                self._owners[tool.name] = name, own
-                tools.append(tool)
-            cursor = str(page.get("nextCursor") or "")
-            if not cursor:
-                break
-        else:
-            raise McpError(f"it lists its tools on more than {MAX_PAGES} pages")
-        if (
-            sum(len(json.dumps([tool.description, tool.parameters])) for tool in tools)
-            > MAX_LISTING
-        ):
-            raise McpError(f"its list of tools is larger than {MAX_LISTING // 1024} KiB")
-        self.tools = (*self.tools, *tools)
+        for listed in await tools_of(self._connections[name]):
+            own = str(listed.get("name") or "")
+            tool = Tool(
+                _tool_name(name, own),
+                printable(str(listed.get("description") or own)),
+                _schema(listed),
+            )
+            if tool.name in self._owners:
+                raise McpError(f"it has two tools that would be called {tool.name!r}")
+            self._owners[tool.name] = name, own
+            self.tools = (*self.tools, tool)
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], seconds: float

@@ -5,7 +5,6 @@ Its home folder has the skills on offer and settings of ours, nothing of the per
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
@@ -32,7 +31,7 @@ from upskill.models import Address, Stop, Unanswered
 from upskill.models.parsing import safe_excerpt
 from upskill.models.prices import Prices
 from upskill.models.program import Invocation, package_version, program_version
-from upskill.plain import dict_or_empty
+from upskill.plain import dict_or_empty, load_json
 from upskill.sandboxes import CommandResult, Limits, MiB, Setup, printable, unused_port
 from upskill.skills.agent_specs import AgentSpec
 from upskill.traces import FORMATS, Step, Trace
@@ -308,8 +307,8 @@ def _last_error(trace: Trace) -> str:
     ]
     message = errors[-1].removeprefix("error: ") if errors else ""
     try:
-        error = dict_or_empty(json.loads(message))
-    except (ValueError, RecursionError):
+        error = dict_or_empty(load_json(message))
+    except ValueError:
         return message
     return str(dict_or_empty(error.get("data")).get("message") or error.get("message") or message)
 

@@ -8,7 +8,6 @@ which nothing is forwarded, so other processes cannot spend the real one.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -48,7 +47,7 @@ from upskill.models.parsing import (
     unanswered_stop,
 )
 from upskill.models.prices import Price, Prices, price_for
-from upskill.plain import compact, dict_or_empty, is_deep, list_or_empty
+from upskill.plain import compact, dict_or_empty, list_or_empty, load_json
 from upskill.traces import NO_USAGE, Step, Usage
 from upskill.traces.values import content_text
 
@@ -212,10 +211,10 @@ class Proxy:
         if request.method != "POST" or path not in (*MODEL_PATHS[wire], *FREE_PATHS[wire]):
             return _refuse(request, "only the model can be reached from here")
         try:
-            body = dict_or_empty(json.loads(await request.read()))
-        except (ValueError, RecursionError):
+            body = dict_or_empty(load_json(await request.read()))
+        except ValueError:
             body = {}
-        if not body or is_deep(body):
+        if not body:
             return _refuse(request, "the request is not a JSON object, or is nested too deeply")
         if any(points_outside(body.get(name)) for name in CONTENT_FIELDS):
             return _refuse(request, "students cannot fetch anything from elsewhere")
@@ -407,8 +406,8 @@ def _error_response(status: int, message: str) -> web.Response:
 
 def _error_message(text: str) -> str:
     try:
-        answer = dict_or_empty(json.loads(text))
-    except (ValueError, RecursionError):
+        answer = dict_or_empty(load_json(text))
+    except ValueError:
         return text
     return str(_error_in(answer) or answer.get("detail") or text)
 
@@ -550,8 +549,8 @@ class UsageMeter:
 
     def _read(self, text: bytes) -> None:
         try:
-            data = dict_or_empty(json.loads(text))
-        except (ValueError, RecursionError):
+            data = dict_or_empty(load_json(text))
+        except ValueError:
             return
         self.is_readable = bool(data)
         for holder in (

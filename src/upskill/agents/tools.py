@@ -29,7 +29,7 @@ from upskill.errors import AgentError, TrialError
 from upskill.models import Address, Message, Reply, Request, Tool, ToolCall
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
 from upskill.models.parsing import INVALID_ARGUMENTS, parse_json_answer, redact
-from upskill.plain import dict_or_empty, is_deep
+from upskill.plain import dict_or_empty
 from upskill.sandboxes import Setup, unused_port
 from upskill.traces import NO_USAGE, Step, Trace
 
@@ -346,7 +346,7 @@ class JsonToolCalling(ToolCalling):
         say = str(answer.pop("say", "")) if self.says else ""
         call = dict_or_empty(answer.get("call")) or answer
         name = call.pop("tool", None)
-        if not isinstance(name, str) or is_deep(call):
+        if not isinstance(name, str):
             return Turn("", (ToolCall("", "", {INVALID_ARGUMENTS: reply.text}),), reply.stop)
         if name == ANSWER:
             return Turn("\n\n".join(filter(None, (say, str(call.get("text", ""))))), (), reply.stop)

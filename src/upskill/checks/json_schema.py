@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
@@ -15,7 +14,7 @@ from pydantic import AfterValidator, Field
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.workspace import FileCheck
 from upskill.errors import CheckError
-from upskill.plain import as_list, as_mapping, describe_json_error
+from upskill.plain import as_list, as_mapping, describe_json_error, load_json
 from upskill.worker import work
 
 _FENCED = re.compile(r"(```|~~~)([\w+-]{0,20})[ \t]*\n(.*?)\1", re.DOTALL)
@@ -106,8 +105,8 @@ async def _compare(what: str, text: str, schema: dict[str, Any]) -> Finding:
 def find_problem(text: str, schema: dict[str, Any]) -> str:
     """Why a text is not JSON that fits a schema; empty when it is."""
     try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        value = load_json(text)
+    except ValueError as error:
         return f" is not JSON: {describe_json_error(error)}"
     # Where a schema names its draft, jsonschema would go on with a validator of another one.
     own_draft = {name: part for name, part in schema.items() if name != "$schema"}
@@ -118,7 +117,3 @@ def find_problem(text: str, schema: dict[str, Any]) -> str:
     if problem is None:
         return ""
     return f"'s JSON does not match the schema at {problem.json_path}: {problem.message[:200]}"
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON value")

@@ -7,7 +7,7 @@ files. A repository is carried as its objects, refs and index; its settings and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -19,6 +19,7 @@ MAX_FILES = 5_000  # that are delivered, repositories apart
 MAX_ENTRIES = 10_000  # of a workspace that are looked at
 MAX_BYTES = 256 * MiB  # of all that is delivered
 SECONDS = 60.0  # for making files readable
+LONG_AGO = "198001010000"
 ALL = "**"
 
 # What steers a tool without being named to it, by the files that show that a case brings this tool.
@@ -228,12 +229,21 @@ async def _is_as_brought(sandbox: Sandbox, entry: Entry, content: str) -> bool:
     )
 
 
-async def furnish(room: Sandbox, delivery: Delivery) -> None:
-    """Make the empty folders and the repositories of a room whose files are there."""
-    if delivery.empty_folders:
-        names = "\0".join(delivery.empty_folders).encode("utf-8", "surrogateescape")
-        await room.run(["xargs", "-0", "mkdir", "-p", "--"], stdin=names)
+async def furnish(room: Sandbox, delivery: Delivery, brought: Collection[str]) -> None:
+    """Make the empty folders and the repositories of a room whose files are there.
+
+    What the student added is older than all that the case brought: what it built passes for nothing that is up to date.
+    """
+    await _for_each(room, delivery.empty_folders, "mkdir", "-p", "--")
+    added = {*delivery.files, *delivery.empty_folders}.difference(brought)
+    await _for_each(room, added, "touch", "-t", LONG_AGO, "--")
     for folder in delivery.repositories:
         work_tree = str(PurePosixPath(folder).parent)
         alone = with_only(**ENVIRONMENT, PATH=SYSTEM_PATH)
         await room.run([*alone, "/bin/sh", "-c", _SET_UP_GIT, "sh", folder, work_tree])
+
+
+async def _for_each(room: Sandbox, paths: Collection[str], *command: str) -> None:
+    if paths:
+        names = "\0".join(paths).encode("utf-8", "surrogateescape")
+        await room.run(["xargs", "-0", *command], stdin=names)

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast, get_args
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import open_input
 from upskill.models import Address, Reply, Stop, ToolCall
-from upskill.plain import as_list, as_mapping, counted, is_deep
+from upskill.plain import as_list, as_mapping, counted, load_json
 from upskill.traces import Usage
 
 FORMAT, VERSION = "upskill-replies", 1
@@ -148,8 +148,8 @@ class Cassette:
                         f"it unpacks to more than {MAX_UNPACKED // 10**9} GB, or a line is too long"
                     )
                 self._content.update(text)
-                line = as_mapping(json.loads(text.decode()))
-                if line is None or is_deep(line):
+                line = as_mapping(load_json(text))
+                if line is None:
                     raise ValueError("a line is not an object")
                 yield line
             self.sha256 = packed.hash.hexdigest()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
-from upskill.plain import is_deep
+from upskill.plain import is_deep, load_json
 
 MAX_EXCERPT = 300  # characters of a provider's text in a message
 INVALID_ARGUMENTS = "invalid_json"  # holds arguments that were no JSON object
@@ -82,8 +81,8 @@ def parse_arguments(text: object) -> Mapping[str, Any]:
     parsed: Any = text
     try:
         if not isinstance(text, dict):
-            parsed = json.loads(text) if isinstance(text, str) and text.strip() else {}
-    except (ValueError, RecursionError):
+            parsed = load_json(text) if isinstance(text, str) and text.strip() else {}
+    except ValueError:
         parsed = None
     if isinstance(parsed, dict) and not is_deep(cast("object", parsed)):
         return cast("dict[str, Any]", parsed)
@@ -96,10 +95,7 @@ _FENCED = r"(?is)\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*"
 def parse_json_answer(text: str) -> Any:
     """The value of a JSON answer, with or without a code fence; ValueError if it is none."""
     fenced = re.fullmatch(_FENCED, text)
-    try:
-        return json.loads(fenced[1] if fenced else text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    return load_json(fenced[1] if fenced else text)
 
 
 def estimate_tokens(text: str) -> int:

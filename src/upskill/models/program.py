@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -15,7 +14,7 @@ from typing import Any
 
 from upskill.errors import ModelError
 from upskill.models.embedded.weight_files import known_sha256
-from upskill.plain import dict_or_empty, read_json
+from upskill.plain import dict_or_empty, load_json, read_json
 
 MAX_OUTPUT = 32 * 1024 * 1024  # bytes
 
@@ -95,8 +94,8 @@ async def _read(stream: asyncio.StreamReader | None) -> bytes:
 def json_events(output: str) -> Iterator[dict[str, Any]]:
     for line in output.splitlines():
         if line.lstrip().startswith("{"):
-            with suppress(ValueError, RecursionError):
-                yield dict_or_empty(json.loads(line))
+            with suppress(ValueError):
+                yield dict_or_empty(load_json(line))
 
 
 def program_version(name: str) -> str:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from upskill.errors import UpskillError
 from upskill.outputs import whole_file
-from upskill.plain import dict_or_empty, json_members
+from upskill.plain import dict_or_empty, json_members, load_json
 from upskill.skills.files import SkillFile
 
 METADATA, KEY = "skill_meta.json", "seen"
@@ -138,8 +138,8 @@ def without_seen(file: SkillFile) -> SkillFile | None:
 
 def read_seen(metadata: bytes) -> dict[str, str]:
     try:
-        fields = dict_or_empty(json.loads(_decode(metadata)[1]))
-    except (ValueError, RecursionError):
+        fields = dict_or_empty(load_json(_decode(metadata)[1]))
+    except ValueError:
         return {}
     return {case: str(text_hash) for case, text_hash in dict_or_empty(fields.get(KEY)).items()}
 

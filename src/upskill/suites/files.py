@@ -17,14 +17,16 @@ from typing import Any
 import yaml
 
 from upskill.errors import UsageError
-from upskill.inputs import read_input
-from upskill.plain import expect_few_values, read_yaml, short, yaml_words
+from upskill.inputs import MAX_INPUT_BYTES, read_input
+from upskill.plain import json_decoder, load_json, read_yaml, short, yaml_words
 from upskill.skills import Skill
 from upskill.suites.shapes import EXPECTED_FIELDS, PROMPT_FIELDS
 from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
 
+MAX_SUITE_BYTES = 20_000_000
 MAX_FILES = 1_000  # that a folder beside a suite is searched for
 MAX_PATHS = 50_000  # that a folder of cases may have
+csv.field_size_limit(MAX_INPUT_BYTES)
 PROGRAMS = (".py", ".js", ".cjs", ".mjs", ".ts", ".rb", ".sh", ".go")
 SAVE_CASES = (
     "Save its cases as JSON, YAML, or CSV with the columns `prompt,expected`, and pass that file."
@@ -196,8 +198,7 @@ class FilesOfFolders:
 
 
 def _load_json(text: str) -> Any:
-    expect_few_values(text)
-    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    return load_json(text, json_decoder(_unique))
 
 
 def _csv_rows(text: str, *, named: bool) -> Rows | None:
@@ -263,7 +264,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"duplicate field {key!r} in one object")
         mapping[key] = value
     return mapping
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON value")

@@ -83,7 +83,7 @@ async def _open_room(
             gpu=case.gpu,
         )
         async with open_sandbox(setup) as room:
-            await furnish(room, delivery)
+            await furnish(room, delivery, case.files)
             yield room, folder
 
 

@@ -22,7 +22,14 @@ from upskill.errors import MAX_SHOWN, ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, counted, digest, listed, printable, short
 from upskill.skills import Skill
-from upskill.suites.files import FilesOfFolders, FilesOfSkill, Folder, check_sound, decode
+from upskill.suites.files import (
+    MAX_SUITE_BYTES,
+    FilesOfFolders,
+    FilesOfSkill,
+    Folder,
+    check_sound,
+    decode,
+)
 from upskill.suites.formats import Notes, Source, convert, recognize
 from upskill.suites.shapes import (
     LISTS,
@@ -148,7 +155,6 @@ class CaseFilter:
 
 
 OWN_FIELDS = ("checks", "max_output_tokens", "mcp_servers")  # that a suite of another tool may have
-MAX_SUITE_BYTES = 20_000_000  # bytes
 PATHS_IN_SKILL = (
     "evals/suite.yaml",
     "evals/suite.yml",
@@ -239,7 +245,7 @@ class Case:
             return Outputs((*self.outputs, *named))
         brought = [*self.files, *self.tests]
         brought += [path for check in self.checks for path in check.check.own_files]
-        return Outputs((*self.files, *named, ALL), settings_of(brought))
+        return Outputs((*self.files, *named, ALL), ("-*", *settings_of(brought)))
 
     @cached_property
     def kept_files(self) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sqlite3
@@ -13,13 +12,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
+from itertools import repeat
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from upskill.errors import UsageError
 from upskill.inputs import open_input
 from upskill.installation import add_extra
-from upskill.plain import as_list, as_mapping, counted, expect_few_values
+from upskill.plain import as_list, as_mapping, counted, load_json
 from upskill.skills.markdown import read_fences
 from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage
 from upskill.traces.values import (
@@ -40,6 +40,7 @@ MAX_SAMPLE_ROWS = 50
 MAX_WARNINGS = 5
 MAX_DOCUMENT_BYTES = 200_000_000  # of one JSON value, which is read whole
 MAX_TRACE_BYTES = 2_000_000_000  # of a file of lines
+MAX_QUERY_TURNS = 500  # million steps of SQLite
 ROLES: dict[str, StepKind] = {
     **dict.fromkeys(("user", "human"), "user"),
     **dict.fromkeys(("assistant", "model", "ai", "gemini", "agent"), "assistant"),
@@ -277,6 +278,8 @@ def open_database(path: Path, kind: str, hint: str) -> Generator[sqlite3.Connect
         unused = logged and not file.with_name(f"{file.name}-wal").exists()
         address = f"{file.as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
         with closing(sqlite3.connect(address, uri=True, timeout=5)) as connection:
+            turns = repeat(0, MAX_QUERY_TURNS)
+            connection.set_progress_handler(lambda: next(turns, 1), 10**6)  # a view may never end
             yield connection
     except (sqlite3.Error, OSError) as error:
         raise UsageError(f"{path}: could not be read as {kind}: {error}", hint) from error
@@ -288,17 +291,9 @@ def table_names(connection: sqlite3.Connection) -> set[str]:
 
 def load_document(path: Path) -> object:
     try:
-        text = read_text(path)
-        expect_few_values(text)
-        return json.loads(text)
-    except RecursionError as error:
-        raise UsageError(f"{path}: nested too deeply") from error
+        return load_json(read_text(path))
     except ValueError as error:
-        is_broken = isinstance(
-            error, json.JSONDecodeError
-        )  # else a number has more digits than Python reads
-        why = f"line {error.lineno}: not valid JSON: {error.msg}" if is_broken else error
-        raise UsageError(f"{path}: {why}") from error
+        raise UsageError(f"{path}: not JSON that upskill can read: {error}") from error
 
 
 def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002

@@ -8,7 +8,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_empty
+from upskill.plain import (
+    JSON,
+    as_list,
+    as_mapping,
+    dict_or_empty,
+    is_deep,
+    list_or_empty,
+    load_json,
+)
 from upskill.traces import Status, Usage
 
 _DATE = re.compile(
@@ -85,10 +93,10 @@ def anthropic_usage(row: Row, cost: float | None = None) -> Usage:
 
 def parse_object(line: str | bytes) -> Row | None:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = load_json(line)
+    except ValueError:
         return None
-    return as_row(value) if is_object(value) and not is_deep(value) else None
+    return as_row(value) if is_object(value) else None
 
 
 def parse_line(line: str) -> list[Row]:
@@ -99,7 +107,7 @@ def parse_line(line: str) -> list[Row]:
     text, at = line.strip(), 0
     while begin := _OBJECT.match(text, at):
         try:
-            value, at = json.JSONDecoder().raw_decode(text, begin.end())
+            value, at = JSON.raw_decode(text, begin.end())
         except (ValueError, RecursionError):
             return []
         if is_deep(value):

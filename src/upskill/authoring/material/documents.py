@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from zipfile import ZipFile
 
 from upskill.errors import UsageError
 from upskill.installation import add_extra
-from upskill.plain import dict_or_empty, list_or_empty
+from upskill.plain import dict_or_empty, list_or_empty, load_json
 
 EXTRA = "documents"
 _log = logging.getLogger(__name__)
@@ -116,7 +115,7 @@ def _docx(data: bytes) -> str:
 
 
 def _notebook(data: bytes) -> str:
-    notebook = dict_or_empty(json.loads(data.decode("utf-8-sig")))
+    notebook = dict_or_empty(load_json(data))
     if "cells" not in notebook:
         raise _Unreadable("not a notebook: it has no cells")
     language = dict_or_empty(dict_or_empty(notebook.get("metadata")).get("kernelspec")).get(

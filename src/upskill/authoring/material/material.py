@@ -21,7 +21,7 @@ from upskill.authoring.material.sessions import in_order_of_time, session_labels
 from upskill.authoring.saving.provenance import OWN_KNOWLEDGE
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
-from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text, short
+from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text, load_json, short
 from upskill.skills import Skill, estimate_tokens
 from upskill.skills.markdown import read_fences
 from upskill.traces import FORMATS, Step, Trace
@@ -390,13 +390,13 @@ def read_tools(name: str) -> Tools:
         value = (
             list_tools(file)
             if live
-            else json.loads(read_input_text(file, hint="Use --tool FILE or --tool FILE#NAME."))
+            else load_json(read_input_text(file, hint="Use --tool FILE or --tool FILE#NAME."))
         )
     except OSError as error:  # of a running server
         raise UsageError(
             f"{file}: {error.strerror or error}", "Use --tool FILE or --tool FILE#NAME."
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(
             f"{file}: not JSON: {error}", "--tool needs a file with MCP tool schemas."
         ) from error

@@ -3,80 +3,67 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shlex
+import signal
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from importlib import import_module
-from pathlib import Path
-from typing import Any, cast
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
+from upskill.agents.mcp import (
+    MAX_MESSAGE,
+    Connection,
+    HttpConnection,
+    McpError,
+    StreamConnection,
+    greet,
+    tools_of,
+)
 from upskill.errors import UsageError
-from upskill.installation import add_extra
+from upskill.sandboxes import printable
 
 SECONDS = 30.0  # for the whole exchange
-MAX_PAGES = 50
 
 
 def list_tools(address: str) -> list[dict[str, Any]]:
     """The tools of the server at `mcp:COMMAND` or a URL; UsageError when none answers."""
-    try:
-        package: Any = import_module("mcp")
-        _ = package.Client
-    except (ImportError, AttributeError) as error:
-        raise UsageError(
-            f"{address}: connecting to an MCP server needs the `mcp` package (2 or newer), which is not installed",
-            f"Run `{add_extra('mcp')}`, or pass the tool schemas as a file.",
-        ) from error
-    # It logs a traceback for every line that is not protocol; what matters is in the error.
-    logging.getLogger("mcp").addHandler(logging.NullHandler())
-    return asyncio.run(_ask(address, package))
+    return asyncio.run(_ask(address))
 
 
-async def _ask(address: str, package: Any) -> list[dict[str, Any]]:
-    tools: list[dict[str, Any]] = []
-    cursor: str | None = None
+async def _ask(address: str) -> list[dict[str, Any]]:
     try:
-        async with asyncio.timeout(SECONDS), _connect(address, package) as client:
-            for _ in range(MAX_PAGES):
-                page = await client.list_tools(cursor=cursor)
-                tools += [
-                    tool.model_dump(mode="json", by_alias=True, exclude_none=True)
-                    for tool in page.tools
-                ]
-                if not (cursor := page.next_cursor):
-                    return tools
-        raise UsageError(f"{address}: never stops listing tools")
-    except Exception as error:  # a server can fail in any way
-        cause: BaseException = error
-        while isinstance(cause, BaseExceptionGroup):  # tasks wrap it in groups
-            cause = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
-        if isinstance(cause, UsageError):
-            raise cause from None
-        message = str(cause) or type(cause).__name__
-        if isinstance(cause, TimeoutError):
-            message = f"did not answer within {SECONDS:.0f} seconds"
-        elif isinstance(cause, OSError) and cause.strerror:
-            message = cause.strerror
-        raise UsageError(f"{address}: {message}", "Is it an MCP server?") from error
+        async with asyncio.timeout(SECONDS), _connect(address) as connection:
+            await greet(connection)
+            return await tools_of(connection)
+    except TimeoutError:
+        why = f"did not answer within {SECONDS:.0f} seconds"
+    except (OSError, McpError) as error:
+        why = printable(getattr(error, "strerror", "") or str(error))
+    raise UsageError(f"{address}: {why}", "Is it an MCP server?")
 
 
 @asynccontextmanager
-async def _connect(address: str, package: Any) -> AsyncGenerator[Any]:
+async def _connect(address: str) -> AsyncGenerator[Connection]:
     if address.startswith(("http://", "https://")):
-        async with package.Client(address, read_timeout_seconds=SECONDS) as client:
-            yield client
+        import aiohttp  # noqa: PLC0415 - only for a URL
+
+        async with aiohttp.ClientSession() as session:
+            yield HttpConnection(session, address, {})
         return
     command = shlex.split(address.removeprefix("mcp:"))
     if not command:
         raise UsageError("no command after mcp:", "For example --tool 'mcp:npx my-server'.")
     # With the same environment as in a shell.
-    server = package.StdioServerParameters(
-        command=command[0], args=command[1:], env=dict(os.environ)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=MAX_MESSAGE, start_new_session=True
     )
-    with Path(os.devnull).open("w", encoding="utf-8") as null:  # noqa: ASYNC230 - nothing to wait for
-        async with package.Client(
-            package.stdio_client(server, null), read_timeout_seconds=SECONDS
-        ) as client:
-            yield client
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield StreamConnection(process.stdout, process.stdin)
+    finally:
+        process.stdin.close()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

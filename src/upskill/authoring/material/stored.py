@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 
 from upskill.authoring.material.material import TASK, Material, Piece, PieceKind
 from upskill.authoring.saving.provenance import MATERIAL, OWN_KNOWLEDGE, Provenance
-from upskill.plain import counted, dict_or_empty
+from upskill.plain import counted, dict_or_empty, load_json
 from upskill.skills import Skill
 from upskill.traces.redaction.redact import redact
 
@@ -64,7 +64,7 @@ def with_stored(material: Material) -> Material:
 def _read_stored(skill: Skill) -> tuple[list[Piece], frozenset[str], list[str]]:
     """The pieces, the ids of those of which only the beginning is known, and what is not known at all, in words."""
     data = skill.read(MATERIAL) or b""
-    rows = [dict_or_empty(json.loads(line)) for line in data.decode().splitlines() if line.strip()]
+    rows = [dict_or_empty(load_json(line)) for line in data.decode().splitlines() if line.strip()]
     by_id = {str(row.get("id")): row for row in rows}
     # What the lines of the skill cite is kept beside them too, up to a length.
     for name, cited in Provenance.of(skill).evidence.items():

@@ -16,7 +16,7 @@ from typing import Any
 
 from upskill.errors import UsageError
 from upskill.outputs import whole_file
-from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+from upskill.plain import as_mapping, dict_or_empty, list_or_empty, load_json
 from upskill.skills import Skill
 from upskill.suites import Suite
 
@@ -97,8 +97,8 @@ class Provenance:
         if data is None:
             return cls()
         try:
-            fields = as_mapping(json.loads(data.decode("utf-8-sig")))
-        except (ValueError, RecursionError) as error:
+            fields = as_mapping(load_json(data))
+        except ValueError as error:
             raise UsageError(f"{skill.folder or skill.name}/{FILE}: not JSON: {error}") from error
         if fields is None:
             raise UsageError(f"{skill.folder or skill.name}/{FILE}: not a JSON object")
@@ -290,8 +290,8 @@ def add_suite(skill: Skill, suite: Suite) -> Skill:
 
 def has_written_suite(skill: Skill) -> bool:
     try:
-        suite = dict_or_empty(json.loads(skill.read(SUITE) or b"null"))
-    except (ValueError, RecursionError):
+        suite = dict_or_empty(load_json(skill.read(SUITE) or b"null"))
+    except ValueError:
         return False
     return dict_or_empty(suite.get("metadata")).get("written") is True
 

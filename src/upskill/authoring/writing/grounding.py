@@ -6,14 +6,13 @@ marked as the teacher's own.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material
 from upskill.authoring.saving.provenance import Provenance
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, load_json
 from upskill.skills import Skill
 from upskill.skills.markdown import read_fences
 
@@ -97,10 +96,8 @@ def evidence_text(ids: Iterable[str], material: Material) -> str:
     for piece in material.pieces:
         if piece.id in cited | behind:
             texts.append(piece.text)
-            with suppress(
-                ValueError, RecursionError
-            ):  # of JSON also the values in it, without quotes and escapes
-                texts += _leaves(json.loads(piece.text))
+            with suppress(ValueError):  # of JSON also the values in it, without quotes and escapes
+                texts += _leaves(load_json(piece.text))
     return "\n".join(texts)
 
 

@@ -54,7 +54,6 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 EXTRAS = (
     ("bridge pydantic-ai", "pydantic_ai", "providers"),
-    ("MCP servers", "mcp", "mcp"),
     ("PDF, HTML, Word", "pypdf", "documents"),
     ("PostgreSQL store", "psycopg", "postgres"),
     ("trials on Ray", "ray", "ray"),

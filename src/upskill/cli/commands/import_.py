@@ -12,10 +12,10 @@ from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.plain import counted
 from upskill.suites import Suite
-from upskill.suites.files import decode
+from upskill.suites.files import MAX_SUITE_BYTES, decode
 from upskill.suites.formats import is_ours, recognize
 from upskill.suites.kernelbench import PREFIX, import_problems
-from upskill.suites.suite import MAX_SUITE_BYTES, as_yaml
+from upskill.suites.suite import as_yaml
 from upskill.traces import FORMATS as TRACE_FORMATS
 from upskill.traces.formats import Format, detect_format
 from upskill.traces.sessions import find_trace

@@ -10,7 +10,7 @@ from upskill.models import Reply
 from upskill.models.command import Command, CommandRequest
 from upskill.models.parsing import count_or_zero
 from upskill.models.program import Invocation, json_events
-from upskill.plain import dict_or_empty
+from upskill.plain import dict_or_empty, load_json
 from upskill.traces import Usage
 
 FEATURES_OFF = (
@@ -81,8 +81,8 @@ def read(output: str) -> Reply:
             failure = str(event.get("message") or failure)
     if usage is not None:
         return Reply(text, usage)
-    with suppress(ValueError, RecursionError):  # the command hands a provider's error on as it came
-        error = dict_or_empty(json.loads(failure))
+    with suppress(ValueError):  # the command hands a provider's error on as it came
+        error = dict_or_empty(load_json(failure))
         failure = str(
             dict_or_empty(error.get("error")).get("message") or error.get("message") or failure
         )

@@ -19,7 +19,7 @@ from upskill.models import Address
 from upskill.models.http.model import HttpModel, encode
 from upskill.models.http.transport import Response
 from upskill.models.parsing import count_or_zero
-from upskill.plain import dict_or_empty, list_or_empty
+from upskill.plain import dict_or_empty, list_or_empty, load_json
 from upskill.registry import Registry
 
 BATCHES = Registry(
@@ -117,8 +117,8 @@ class Batches(ABC):
                 await self.model.send(url, into=file)
                 for text in filter(bytes.strip, file):
                     try:
-                        line = dict_or_empty(json.loads(text))
-                    except (ValueError, RecursionError):
+                        line = dict_or_empty(load_json(text))
+                    except ValueError:
                         raise ModelError(
                             "the batch results are not JSON Lines", status=200
                         ) from None
@@ -142,8 +142,8 @@ class Batches(ABC):
         """The JSON object at this URL: a GET, or a POST of this body."""
         response = await self.model.send(url, body, once=once, content_type=form)
         try:
-            answer = dict_or_empty(json.loads(response.body))
-        except (ValueError, RecursionError):
+            answer = dict_or_empty(load_json(response.body))
+        except ValueError:
             answer = {}
         if not answer:
             raise ModelError(

@@ -52,7 +52,7 @@ from upskill.models.throttling import (
     limiter_for,
     parse_retry_after,
 )
-from upskill.plain import compact, dict_or_empty
+from upskill.plain import compact, dict_or_empty, load_json
 from upskill.traces import Usage
 
 # These are looked for in a server's errors.
@@ -470,8 +470,8 @@ def _error_text(body: bytes, *, with_fields: bool = False) -> str:
         )
         return unescape(plain).strip()
     try:
-        answer: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        answer: Any = load_json(text)
+    except ValueError:
         return text
     if with_fields:
         return json.dumps(answer, ensure_ascii=False)

@@ -24,7 +24,7 @@ from upskill.models.addresses import identity_of
 from upskill.models.cassette import Cassette
 from upskill.models.pool import Models
 from upskill.outputs import whole_file
-from upskill.plain import as_mapping, canonical, counted, dict_or_empty, listed
+from upskill.plain import as_mapping, canonical, counted, dict_or_empty, listed, load_json
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.replay.replay import as_recorded, plan_from
 from upskill.runs.replay.replies import export_replies, model_row, recorded_names
@@ -216,8 +216,8 @@ def read_receipt(skill: Skill) -> dict[str, Any]:
         )
         raise UsageError(f"{skill.name}: no receipt ({RECEIPT})", hint)
     try:
-        content = as_mapping(json.loads(read_input(where, most=MAX_BYTES).decode()))
-    except (ValueError, RecursionError) as error:
+        content = as_mapping(load_json(read_input(where, most=MAX_BYTES)))
+    except ValueError as error:
         raise UsageError(
             f"{where}: cannot be read: {error}", "Restore it, or write a new one with `--receipt`."
         ) from error

@@ -26,9 +26,15 @@ from typing import Any
 
 from upskill.checks import read_checks
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, counted, digest, printable
+from upskill.plain import as_list, as_mapping, canonical, counted, digest_text, printable
 from upskill.registry import Registry
-from upskill.suites.files import FilesOfFolders, FilesOfSkill, Folder, decode
+from upskill.suites.files import (
+    MAX_SUITE_BYTES,
+    FilesOfFolders,
+    FilesOfSkill,
+    Folder,
+    decode,
+)
 from upskill.suites.shapes import (
     LISTS,
     OurCase,
@@ -40,6 +46,7 @@ from upskill.suites.shapes import (
     text_reader,
 )
 
+MAX_CASES = 100_000
 MAX_LINES = 8  # of warnings about one file
 MAX_NAMES = 3  # that are listed before an ellipsis
 MAX_ID = 190  # characters: room for a number behind it
@@ -324,8 +331,13 @@ def convert(name: str, source: Source) -> dict[str, Any]:
     problems: list[UsageError] = []
     ids: set[str] = set()
     hashes: set[str] = set()
+    room = MAX_SUITE_BYTES
     for draft in form.cases(source):
         notes.cases_read += 1
+        if notes.cases_read > MAX_CASES:
+            raise UsageError(
+                f"{source.where}: more than {MAX_CASES:,} cases", "Import a part of it."
+            )
         draft.id = _usable_id(draft.id)
         try:
             case = _finish(draft, source)
@@ -334,7 +346,13 @@ def convert(name: str, source: Source) -> dict[str, Any]:
             why = error.message.removeprefix(f"{source.where}: ").removeprefix(f"{draft.place}: ")
             notes.leave_out_case(why, draft.place)
             continue
-        hashed = digest([case.get(field) for field in ("id", "prompt", "files", "checks")])
+        text = canonical([case.get(field) for field in ("id", "prompt", "files", "checks")])
+        if (room := room - len(text)) < 0:  # of a few variables, all combinations are cases
+            raise UsageError(
+                f"{source.where}: its cases are larger than {MAX_SUITE_BYTES // 10**6} MB",
+                "Import a part of it.",
+            )
+        hashed = digest_text(text)
         if hashed in hashes:
             notes.leave_out_case("duplicate", draft.place)
             continue

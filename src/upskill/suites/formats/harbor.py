@@ -60,7 +60,7 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
         draft.change("test.sh: installs nothing; this machine's programs run the tests")
     seconds = mapping_or_empty(task.get("verifier")).get("timeout_sec")
     timeout = (
-        min(float(seconds), 3600.0) if isinstance(seconds, int | float) and seconds > 0 else 600.0
+        float(min(seconds, 3600)) if isinstance(seconds, int | float) and seconds > 0 else 600.0
     )
     command: dict[str, Any] = {
         "run": RUN.replace("WORKDIR", workdir),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from string import ascii_uppercase
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, load_json
 from upskill.suites.files import Rows
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import check_expected, mapping_or_empty, messages_text, text_of, texts_of
@@ -128,8 +127,8 @@ def _texts(files: object, draft: Draft, source: Source) -> dict[str, str]:
 
 def _decoded(cell: object) -> object:
     try:
-        return json.loads(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
-    except (ValueError, RecursionError):
+        return load_json(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
+    except ValueError:
         return cell
 
 

@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, list_or_empty, short
+from upskill.plain import as_list, as_mapping, list_or_empty, load_json, short
 from upskill.suites.files import Rows, decode
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import (
@@ -550,8 +550,8 @@ def _form(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
 def _schema(value: object) -> dict[str, Any]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
+            value = load_json(value)
+        except ValueError as error:
             raise UsageError(
                 f"is-json: the schema is not valid JSON: {error}", "Write it in YAML."
             ) from error

@@ -8,7 +8,6 @@ the reference.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ import yaml
 from upskill.checks.kernel.gpu_process import python_folders
 from upskill.errors import MissingTool, UsageError
 from upskill.inputs import read_input
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, load_json
 from upskill.sandboxes import Limits, MiB, Setup, Stream, choose_sandbox
 
 PREFIX = "kernelbench:"
@@ -118,7 +117,7 @@ async def _probe(
                 [sys.executable, "probe.py", "task.py", *waiting], on_output=report
             )
             for line in done.output.splitlines():
-                row = as_mapping(json.loads(line)) or {}
+                row = as_mapping(load_json(line)) or {}
                 found[str(row["path"])] = row
             if done.code and (
                 ended := [name for name in waiting if name not in found]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-from upskill.plain import counted
+from upskill.plain import counted, load_json
 from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, read_usage, seconds_between, status_of
@@ -80,8 +79,8 @@ def _read_answer(builder: TraceBuilder, row: Row, name: str) -> None:
 def _decoded(value: Any) -> Any:
     """An argument, which most versions write as JSON within JSON."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
+        return load_json(value) if isinstance(value, str) else value
+    except ValueError:
         return value
 
 

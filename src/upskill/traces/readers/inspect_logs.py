@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import zipfile
 import zlib
+from dataclasses import dataclass
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, expect_few_values
+from upskill.plain import as_list, as_mapping, load_json
 from upskill.traces.values import Row, as_row
 
 ARCHIVE = b"PK\x03\x04"
@@ -43,8 +43,7 @@ def unpack_log(data: bytes, where: str) -> dict[str, Any]:
                     f"{where}: larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT
                 )
             texts = [archive.read(file).decode() for file in members]
-            expect_few_values("".join(texts))
-            samples = [as_row(json.loads(text)) for text in texts]
+            samples = [as_row(sample) for sample in load_json(f"[{','.join(texts)}]")]
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -71,25 +70,33 @@ def samples_of(log: object) -> list[Row]:
     """The samples of a log, with the long texts that it keeps apart put back in; empty if it is not one."""
     fields = as_row(log)
     samples = fields.children("samples") if "eval" in fields else []
-    return [
-        Row(
-            sample
-            | {
-                name: _put_back(sample[name], sample.child("attachments"))
-                for name in LONG
-                if name in sample
-            }
-        )
-        for sample in samples
-        if "input" in sample and "target" in sample
-    ]
+    found: list[Row] = []
+    for sample in samples:
+        if "input" in sample and "target" in sample:
+            apart = _Attachments(sample.child("attachments"))
+            long = {name: apart.put_back(sample[name]) for name in LONG if name in sample}
+            found.append(Row(sample | long))
+    return found
 
 
-def _put_back(value: Any, texts: Row) -> Any:
-    if isinstance(value, str) and value.startswith(ATTACHMENT):
-        return texts.get(value.removeprefix(ATTACHMENT), value)
-    if (items := as_list(value)) is not None:
-        return [_put_back(item, texts) for item in items]
-    if (fields := as_mapping(value)) is not None:
-        return {name: _put_back(item, texts) for name, item in fields.items()}
-    return value
+@dataclass(slots=True)
+class _Attachments:
+    """Texts that a sample names, each as often as it likes."""
+
+    texts: Row
+    left: int = MAX_UNPACKED
+
+    def put_back(self, value: Any) -> Any:
+        if isinstance(value, str) and value.startswith(ATTACHMENT):
+            text = self.texts.text(value.removeprefix(ATTACHMENT)) or value
+            self.left -= len(text)
+            if self.left < 0:
+                raise UsageError(
+                    f"a sample has more than {MAX_UNPACKED // 10**6} MB of attachments", HINT
+                )
+            return text
+        if (items := as_list(value)) is not None:
+            return [self.put_back(item) for item in items]
+        if (fields := as_mapping(value)) is not None:
+            return {name: self.put_back(item) for name, item in fields.items()}
+        return value

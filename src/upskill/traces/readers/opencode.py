@@ -5,12 +5,12 @@ A session in the database has the path `opencode.db/SESSION`; the database alone
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
 from upskill.errors import UsageError
+from upskill.plain import load_json
 from upskill.traces import Status, Usage
 from upskill.traces.formats import (
     Format,
@@ -22,7 +22,15 @@ from upskill.traces.formats import (
     split_path,
 )
 from upskill.traces.readers.opencode_markdown import HEAD, read_markdown
-from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, seconds_between
+from upskill.traces.values import (
+    Row,
+    as_row,
+    content_text,
+    float_or_none,
+    iso_time,
+    read_usage,
+    seconds_between,
+)
 
 STATUSES: dict[str, Status] = {"completed": "ok", "error": "error"}
 NOISE = (
@@ -193,8 +201,8 @@ class _Reader(TraceBuilder):
 
     def decode(self, data: object) -> Row:
         try:
-            return as_row(json.loads(data if isinstance(data, (str, bytes)) else ""))
-        except (ValueError, RecursionError):
+            return as_row(load_json(data if isinstance(data, (str, bytes)) else ""))
+        except ValueError:
             self.skip("a row in the database is not a JSON object")
             return Row()
 
@@ -227,7 +235,7 @@ def _main_sessions(connection: sqlite3.Connection) -> list[tuple[str, float]]:
         "SELECT id, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
     )
     return [
-        (str(session_id), float(changed or 0) / 1000)
+        (str(session_id), (float_or_none(changed) or 0) / 1000)
         for session_id, changed in connection.execute(query)
     ]
 

@@ -468,9 +468,10 @@ def _names_from_neighbors(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def _argument_spans(items: Sequence[Any]) -> Iterator[tuple[int, Span, str]]:
     """Where a list holds secrets when it is read as a command line: which item, where in it, and the kind."""
-    line = ""
+    words: list[str] = []
     starts: list[int] = []  # of the items in the line
     ends: list[int] = []
+    length = 0
     after_flag = False
     for item in items:
         is_short = isinstance(item, str) and len(item) <= MAX_ARGUMENT
@@ -481,10 +482,11 @@ def _argument_spans(items: Sequence[Any]) -> Iterator[tuple[int, Span, str]]:
         is_value = after_flag or begin or re.search(r"[\s;|&<>,]", text)
         after_flag = text.startswith("-")
         quote = '"' if is_value and begin < len(text) and not text[begin:].startswith("-") else ""
-        line += f" {text[:begin]}{quote}"
-        starts.append(len(line) - begin)
-        line += f"{text[begin:]}{quote}"
-        ends.append(len(line) - len(quote))
+        words.append(f" {text[:begin]}{quote}{text[begin:]}{quote}")
+        starts.append(length + 1 + len(quote))
+        length += len(words[-1])
+        ends.append(length - len(quote))
+    line = "".join(words)
     lowered = line.lower()
     done = 0
     spans = (
