@@ -638,8 +638,10 @@ def _tests(evaluation: Evaluation, verdict: Verdict, reader: CaseReader | None) 
     for ruling in rulings:
         kind, reason = ("", "") if ruling.held else ("failure", ruling.reason)
         yield Test("requirement", ruling.requirement.text, kind, reason)
-    yield from _cases(evaluation, verdict.model, rulings, reader)
-    if verdict.reason == Reason.ERRORS:
+    cases = [*_cases(evaluation, verdict.model, rulings, reader)]
+    yield from cases
+    has_error = evaluation.invalid or bugs or any(test.kind == "error" for test in cases)
+    if verdict.reason == Reason.ERRORS and not has_error:  # those of the baseline
         yield Test("upskill", "enough trials are graded", "error", describe_verdict(verdict))
 
 
