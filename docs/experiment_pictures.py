@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from upskill.reports.numbers import percent
-from upskill.reports.svg import Picture, Scale, front
+from upskill.reports.svg import ROW, Picture, Scale, front
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
-ROW, LEFT = 18, 400  # px: how high a row is, and how wide its name
+LEFT = 400  # px: how wide the name of a row is
 
 
 def drawn() -> dict[str, str]:
@@ -36,13 +36,13 @@ def rules(score: dict[str, Any]) -> str:
         text = rule["text"].removeprefix("- ").replace("`", "")
         is_missed = {*rule["shared_by"]} <= {*score["new"]}
         tone = "ink bold" if is_missed else "ink"
-        picture.text(0, picture.height + 13, text, tone, room=LEFT - 10)
+        y = picture.height + ROW / 2
+        picture.paragraph(text, tone, LEFT - 10)
         for case in rule["shared_by"]:
             x = LEFT + score["cases"].index(case) * width + 1
             shade = "taken" if case in score["new"] else "own"
-            picture.rect(x, picture.height + 1, width - 2, ROW - 2, shade)
-        picture.height += ROW
-    picture.legend([("own", "mentions it"), ("taken", "new case that mentions it")])
+            picture.line(x, y, x + width - 2, y, shade, ROW - 2)
+    picture.legend({"own": "mentions it", "taken": "new case that mentions it"})
     picture.paragraph("Bold: no case mentioned it before.")
     return picture.svg()
 
@@ -60,9 +60,9 @@ def proposals(challenge: dict[str, Any]) -> str:
         picture.text(40, y(tick) + 4, percent(tick), "soft", "end")
         picture.text(x(tick), bottom + 16, percent(tick), "soft", "middle")
     for each in challenge["proposals"]:
-        tone = "with" if each["status"] == "counterexample" else "without"
+        tone = "skill" if each["status"] == "counterexample" else "baseline"
         picture.circle(x(each["without"]), y(each["with"]), tone)
     picture.height = bottom + 20
     picture.paragraph("Pass rate without the skill")
-    picture.legend([("with", "counterexample"), ("without", "given up: no clear loss")])
+    picture.legend({"skill": "counterexample", "baseline": "given up: no clear loss"})
     return picture.svg()

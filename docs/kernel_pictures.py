@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from upskill.reports.svg import Picture, Scale, pass_rates, width_of
+from upskill.reports.svg import LETTER, Picture, Scale, pass_rates
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "h100-kernels"
 CALLED = {
@@ -64,7 +64,8 @@ def tiers(results: dict[str, Any]) -> str:
     )
     document: dict[str, Any] = {"skill": {"name": "h100-kernels"}, "models": models}
     picture = pass_rates(document)
-    picture.paragraph(note)
+    if note:
+        picture.paragraph(note)
     return picture.svg()
 
 
@@ -79,7 +80,7 @@ def speeds(table: list[tuple[str, ...]]) -> str:
         "Speed of the known-good kernels beside PyTorch",
         "Times as fast, by the ratio of medians, with the 95% interval (hardly wider than the marks)",
     )
-    left = max(width_of(f"{row[0]} *") for row in table) + 14
+    left = LETTER * max(len(f"{row[0]} *") for row in table) + 14
     scale = Scale(math.log(TICKS[0]), math.log(TICKS[-1]), left, picture.width - 16)
     top, bottom = picture.height, picture.height + ROW * len(table)
     for tick in TICKS:
@@ -90,8 +91,8 @@ def speeds(table: list[tuple[str, ...]]) -> str:
         middle = picture.height + ROW / 2
         picture.text(0, middle + 5, f"{name}{star}")
         for (ratio, low, high), tone, y in (
-            (figures[:3], "without", middle - 4),
-            (figures[3:], "with", middle + 4),
+            (figures[:3], "baseline", middle - 4),
+            (figures[3:], "skill", middle + 4),
         ):
             if low:
                 picture.line(
@@ -100,7 +101,7 @@ def speeds(table: list[tuple[str, ...]]) -> str:
             picture.circle(scale(math.log(float(ratio))), y, tone)
         picture.height += ROW
     picture.height = bottom + 22
-    picture.legend([("without", "as PyTorch eager"), ("with", "as torch.compile")])
+    picture.legend({"baseline": "as PyTorch eager", "skill": "as torch.compile"})
     for note in notes:
         picture.paragraph(note)
     return picture.svg()

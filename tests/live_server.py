@@ -65,7 +65,7 @@ class Live:
 
     def review(self, run: str, body: object, **headers: str) -> Answer:
         origin = {"Origin": f"http://127.0.0.1:{self.port}", "Content_Type": "application/json"}
-        return self.ask(f"run/{run}/review", "POST", body, **(origin | headers))
+        return self.ask(f"run/{run}", "POST", body, **(origin | headers))
 
 
 @contextmanager

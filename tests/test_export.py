@@ -218,7 +218,11 @@ def test_inspect_reads_a_log_for_each_model_and_arm(
     ]
     assert sum(log["tokens"] for log in logs) == spent(run)
     skill = logs[2]
-    assert (skill["task"], skill["status"], skill["epochs"]) == ("greeting (skill)", "success", 1)
+    assert (skill["task"], skill["status"], skill["epochs"]) == (
+        "greeting (with skill)",
+        "success",
+        1,
+    )
     assert skill["accuracy"]["outcome"] == 1.0
     assert logs[0]["accuracy"] == {
         "outcome": 0.25,
@@ -270,7 +274,7 @@ def test_what_an_agent_did_is_in_the_logs(upskill: Upskill, home: Path, read_log
             asyncio.run(store.add_result(stored, result))
     export(upskill, "inspect", "logs")
     [sample] = read_logs("logs")[0]["samples"]
-    assert sample["roles"] == ["user", "assistant", "tool", "assistant"]
+    assert sample["roles"] == ["user", "assistant", "assistant", "tool", "assistant"]
     assert (sample["calls"], sample["thoughts"], sample["limit"]) == (
         ["bash"],
         ["I look first."],

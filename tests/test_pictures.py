@@ -52,7 +52,7 @@ def made_up(models: int, names: list[str] | None = None) -> dict[str, Any]:
             "baseline": arm(before, 48 - before, tokens=draw.randint(20, 200)),
             "skill": arm(after, 48 - after, tokens=draw.randint(300, 2000)),
             "lift": lift,
-            "interval": [lift - 0.15, lift + 0.13],
+            "interval": [max(-1, lift - 0.15), min(1, lift + 0.13)],
             "decision": ("helps", "hurts", "no effect", "saves", "undecided")[number % 5],
             "about": "tasks",
             "reason": None,
@@ -69,9 +69,9 @@ def crowds() -> dict[str, str]:
     found: dict[str, str] = {}
     for models, names in ((1, None), (7, HOSTILE), (30, None)):
         document = made_up(models, names)
-        for width in (svg.NARROW, svg.WIDTH):
-            for name, draw in svg.PICTURES.items():
-                found[f"{name}, {models} models, {width} px"] = draw(document, width).svg()
+        for name, draw in svg.PICTURES.items():
+            found[f"{name}, {models} models"] = draw(document).svg()
+        found[f"narrow, {models} models"] = svg.tokens(document, svg.NARROW).svg()
     return found
 
 
@@ -109,8 +109,8 @@ def test_names_of_others_are_text_and_nothing_else() -> None:
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\ud800-\udfff\ufffe]", picture), (
             name
         )
-    assert "\\x202eevil\\x202c" in crowds()["lift, 7 models, 720 px"]
-    assert "&lt;script&gt;" in crowds()["tokens, 7 models, 720 px"]
+    assert "\\x202eevil\\x202c" in crowds()["lift, 7 models"]
+    assert "&lt;script&gt;" in crowds()["tokens, 7 models"]
 
 
 def test_every_value_is_printed_as_the_document_has_it() -> None:
@@ -124,8 +124,8 @@ def test_every_value_is_printed_as_the_document_has_it() -> None:
         for each in (row["baseline"], row["skill"]):
             assert f"{percent(each['pass_rate'])} ({each['passed']}/48)" in rates
             assert f"{percent(each['pass_rate'])} at {each['input_tokens'] / 48:,.0f}" in tokens
-    assert ": no lift" in lift
-    assert rates.count("not scored") == 2
+    assert ": –" in lift
+    assert rates.count("–") == 3
 
 
 def test_a_front_and_a_map_of_shadows_have_their_numbers() -> None:

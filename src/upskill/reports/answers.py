@@ -78,17 +78,7 @@ def _details(texts: Iterable[str]) -> Iterator[RenderableType]:
 def _draw(draw: Draw, arm: ArmAnswers, model: str, *, is_detailed: bool) -> RenderableType:
     result = draw.result
     sign, tone = MARKS[result.passed]
-    facts = [
-        arm.label,
-        model,
-        f"seed {', '.join(map(str, draw.seeds))}",
-        f"{result.usage.input_tokens}+{result.usage.output_tokens} tokens",
-        f"{result.seconds:.1f} s",
-        "price unknown" if result.usage.cost_usd is None else dollars(result.usage.cost_usd),
-        *_activity(draw),
-        f"marked {draw.review}" if draw.review else "",
-    ]
-    heading = f"  {' · '.join(filter(None, facts))}"
+    heading = f"  {' · '.join(filter(None, [arm.label, model, *describe_draw(draw)]))}"
     parts: list[RenderableType] = [
         Text.assemble((f"{sign} {WORDS[result.passed]}", COLORS[tone]), heading)
     ]
@@ -107,13 +97,20 @@ def _draw(draw: Draw, arm: ArmAnswers, model: str, *, is_detailed: bool) -> Rend
     return Group(parts[0], *map(indented, parts[1:]))
 
 
-def _activity(draw: Draw) -> Iterator[str]:
+def describe_draw(draw: Draw) -> Iterator[str]:
+    result = draw.result
+    yield f"seed {', '.join(map(str, draw.seeds))}"
+    yield f"{result.usage.input_tokens}+{result.usage.output_tokens} tokens"
+    yield f"{result.seconds:.1f} s"
+    yield "price unknown" if result.usage.cost_usd is None else dollars(result.usage.cost_usd)
     if draw.result.activated is not None:
         yield "opened the skill" if draw.result.activated else "did not open the skill"
     calls = [step for step in draw.steps if step.kind == "tool"]
     if calls:
         errors = draw.result.tool_errors
         yield counted(len(calls), "tool call") + (f", {counted(errors, 'error')}" if errors else "")
+    if draw.review:
+        yield f"marked {draw.review}"
 
 
 def render_step(

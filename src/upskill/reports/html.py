@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from upskill.reports.answers import describe_draw
 from upskill.reports.numbers import format_cell
 from upskill.reports.report import (
     MARKS,
     OUTCOMES,
     Cell,
     Column,
+    Draw,
     Headline,
     Kind,
     Measure,
@@ -23,10 +27,11 @@ from upskill.reports.report import (
     Report,
     Table,
 )
-from upskill.reports.svg import Scale, for_page
+from upskill.reports.svg import Scale, draw_axis, draw_interval, for_page
 from upskill.reports.templates import asset, load_template
 from upskill.reports.trial_rows import write_arguments
 from upskill.sandboxes import printable
+from upskill.verdicts.line import signed_points
 from upskill.version import __version__
 
 OPEN = 20  # cases of a group that fail
@@ -34,35 +39,51 @@ NOTES = 3  # besides caveats; more are folded
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class Served:
     """What a server adds to the page of a report."""
 
-    script: str = ""
-    policy: str = ""  # what else the page may do
-    links: Sequence[tuple[str, str]] = ()  # above the title: words and address
-    addresses: Mapping[str, str] = field(default_factory=dict[str, str])  # of what cells name
-    cases: str = ""  # where a case is shown without limits, before its id
-    # For its script; `run` takes reviews.
-    data: Mapping[str, str] = field(default_factory=dict[str, str])
+    address: str = ""  # of its index; empty: the page is a file
+    run: str = ""  # whose answers can be reviewed
+    follows: str = ""  # the revision that the page shows; it reloads with the next
+    links: Mapping[str, str] = field(default_factory=dict[str, str])  # above the title
+
+    def path(self, *parts: str) -> str:
+        return self.address + "/".join(quote(part, safe="") for part in parts)
+
+    @property
+    def script(self) -> str:
+        return asset("page.js") + (asset("live.js") if self.address else "")
+
+    @property
+    def policy(self) -> str:
+        """Only our own script and style, and nothing is fetched from elsewhere."""
+        script, style = _hash(self.script), _hash(asset("page.css"))
+        policy = f"default-src 'none'; script-src {script}; style-src {style}; img-src data:;"
+        fetched = "; connect-src 'self'" if self.address else ""
+        return f"{policy} base-uri 'none'; form-action 'none'{fetched}"
 
 
-def render(report: Report, surroundings: Surroundings | None = None) -> str:
-    surroundings = surroundings or Surroundings()
+def render(report: Report, served: Served = Served()) -> str:
     groups = list(report.groups())
-    notes: dict[str, list[Note]] = {"alarm": [], "caveat": [], "note": [], "detail": []}
-    for note in report.notes:
-        notes[note.kind].append(note)
-    names = {
-        "sentence": write_text,
-        "cell": write_cell,
-        "columns_of": columns_of,
-        "arguments": write_arguments,
-        "MARKS": MARKS,
-        "OUTCOMES": OUTCOMES,
-        "OPEN": OPEN,
-        "NOTES": NOTES,
+    notes: dict[str, list[Note]] = {
+        kind: [note for note in report.notes if note.kind == kind]
+        for kind in ("alarm", "caveat", "note", "detail")
     }
-    html = load_template("page.html.j2", names).render(
+    notes["more"] = notes["note"][NOTES:]
+    del notes["note"][NOTES:]
+    html = load_template("page.html.j2").render(
+        sentence=write_text,
+        cell=write_cell,
+        columns_of=columns_of,
+        arguments=write_arguments,
+        describe_draw=describe_draw,
+        draw_axis=draw_axis,
+        draw_interval=draw_interval,
+        draw_id=_draw_id,
+        signed_points=signed_points,
+        MARKS=MARKS,
+        OUTCOMES=OUTCOMES,
+        OPEN=OPEN,
         report=report,
         headlines=_headlines(report),
         tables=[table for table in report.tables if table.rows],
@@ -70,25 +91,19 @@ def render(report: Report, surroundings: Surroundings | None = None) -> str:
         groups=groups,
         is_one_case=sum(len(group.cases) for group in groups) == 1,
         pictures=[map(_as_address, pair) for pair in for_page(report)],
-        script=Markup(_script(surroundings)),  # noqa: S704 - ours
+        script=Markup(served.script),  # noqa: S704 - ours
         style=Markup(asset("page.css")),  # noqa: S704 - ours
-        policy=policy_of(surroundings),
-        surroundings=surroundings,
+        served=served,
         version=__version__,
     )
     return html.lstrip()
 
 
-def policy_of(surroundings: Surroundings) -> str:
-    """Only our own script and style, and nothing is fetched."""
-    return (
-        f"default-src 'none'; script-src {_hash(_script(surroundings))}; style-src {_hash(asset('page.css'))};"
-        f" img-src data:; base-uri 'none'; form-action 'none'{surroundings.policy}"
-    )
-
-
-def _script(surroundings: Surroundings) -> str:
-    return asset("page.js") + surroundings.script
+def _draw_id(draw: Draw) -> str:
+    """What a review is of."""
+    trial = draw.result.trial
+    seeds = [*map(str, draw.seeds)]  # longer than the numbers of JavaScript
+    return json.dumps({"case": trial.case, "model": trial.model, "arm": trial.arm, "seeds": seeds})
 
 
 def _headlines(report: Report) -> list[Headline]:
@@ -109,7 +124,7 @@ def columns_of(table: Table, is_result: bool) -> list[tuple[Column, str, Scale |
         cells = [row[number] for row in table.rows]
         measures = [cell for cell in cells if isinstance(cell, Measure)]
         if is_result and measures and column.kind == "points":
-            columns.append((column, "measure", Scale.around(measures, 2, 98)))
+            columns.append((column, "measure", Scale.around(measures)))
         else:
             columns.append((column, "number" if column.is_number else "", None))
     return columns

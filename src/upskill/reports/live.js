@@ -1,45 +1,40 @@
 {
-  const { follows, revision, run = "", address } = document.documentElement.dataset;
+  const { follows } = document.documentElement.dataset;
   const { requestStart, responseEnd } = performance.getEntriesByType("navigation")[0];
   // Ten times as long as the server took for the page, so that it does little else than the run.
   const wait = Math.max(1000, 10 * (responseEnd - requestStart));
-  const state = () => `state of ${location.pathname}`;
-  const inputs = [...document.querySelectorAll("input, select")];
+  const stored = `state of ${location.pathname}`;
   const details = [...document.querySelectorAll("details")];
-  const keyOf = (one) => JSON.stringify([one.name, { ...one.form?.dataset }]);
-  // Marks and counts change while a run goes on.
-  const wordsOf = (summary) => [...summary.childNodes].filter((one) => !one.className?.startsWith("marks")).map((one) => one.textContent).join("");
-  const nameOf = (one) => one.id || `${one.closest(".case")?.querySelector("[id]").id} ${wordsOf(one.querySelector("summary"))}`;
+  const inputs = [...document.querySelectorAll("input, select")];
   const opened = details.map((one) => one.open);
+  const nameOf = (one) => one.id || `${one.closest(".case")?.dataset.number} ${one.querySelector("summary").firstChild.textContent}`;
+  const keyOf = (one) => `${one.name} ${one.form.dataset.draw}`;
 
   const save = () => {
-    const toggled = details.flatMap((one, number) => (one.open === opened[number] ? [] : [[nameOf(one), one.open]]));
+    const toggled = details.filter((one, number) => one.open !== opened[number]).map((one) => [nameOf(one), one.open]);
     const values = inputs.map((one) => [keyOf(one), one.value]);
-    sessionStorage.setItem(state(), JSON.stringify({ toggled, values, scroll: scrollY }));
+    sessionStorage.setItem(stored, JSON.stringify([toggled, values, scrollY]));
   };
 
   const restore = () => {
-    const { toggled, values, scroll } = JSON.parse(sessionStorage.getItem(state()) ?? "{}");
-    sessionStorage.removeItem(state());
-    if (!toggled) return;
-    const isOpen = new Map(toggled);
-    for (const one of details) one.open = isOpen.get(nameOf(one)) ?? one.open;
-    const typed = new Map(values);
-    for (const one of inputs) one.value = typed.get(keyOf(one)) ?? one.value;
-    document.querySelector(".filters [name=order]")?.dispatchEvent(new Event("change"));
+    const [toggled, values, scroll] = JSON.parse(sessionStorage.getItem(stored)).map((one) => (one.length ? Object.fromEntries(one) : one));
+    sessionStorage.removeItem(stored);
+    for (const one of details) one.open = toggled[nameOf(one)] ?? one.open;
+    for (const one of inputs) one.value = values[keyOf(one)] ?? one.value;
+    document.querySelector("[name=order]")?.dispatchEvent(new Event("change"));
     scrollTo(0, scroll);
   };
 
   const say = (text) => {
-    document.querySelector("nav, header").insertAdjacentHTML("beforebegin", '<p class="alarm" role="status"></p>');
-    document.querySelector(".alarm[role]").textContent = text;
+    document.querySelector("header").insertAdjacentHTML("beforebegin", '<p class="alarm" role="status"></p>');
+    document.querySelector(".alarm").textContent = text;
   };
 
   const follow = async () => {
-    const isBusy = document.hidden || document.activeElement?.matches("input");
+    const isBusy = document.hidden || document.activeElement.matches("input");
     try {
-      const found = await (await fetch(`${address}revision?run=${encodeURIComponent(run)}`)).text();
-      if (found === revision || isBusy) return setTimeout(follow, wait);
+      const { headers } = await fetch(location, { method: "HEAD" });
+      if (headers.get("ETag") === follows || isBusy) return setTimeout(follow, wait);
     } catch {
       return say("The server has ended. `upskill view` starts it again.");
     }
@@ -47,30 +42,29 @@
     location.reload();
   };
 
-  const markOf = (form) => form.querySelector("[aria-pressed=true]")?.value ?? "";
   let sending = Promise.resolve();
   // One after the other, so that the last one is what is stored.
-  const review = (form, verdict) => {
-    for (const one of form.querySelectorAll("[aria-pressed]")) one.setAttribute("aria-pressed", one.value === verdict);
-    const { case: id, model, arm, seeds } = form.dataset;
-    const body = JSON.stringify({ case: id, model, arm, seeds: seeds.split(" "), verdict, note: form.elements.note.value });
+  const review = (form) => {
+    const verdict = form.querySelector("[aria-pressed=true]")?.value ?? "";
+    const body = JSON.stringify({ ...JSON.parse(form.dataset.draw), verdict, note: form.elements.note.value });
     const headers = { "Content-Type": "application/json" };
     sending = sending.then(async () => {
-      const sent = await fetch(`${address}run/${encodeURIComponent(run)}/review`, { method: "POST", headers, body });
+      const sent = await fetch(form.action, { method: "POST", headers, body });
       if (!sent.ok) return say(await sent.text());
-      form.dataset.saved = verdict || "note";
+      form.dataset.saved = verdict;
     }).catch((error) => say(`Not stored: ${error}`));
   };
 
-  addEventListener("click", ({ target }) => {
-    const button = target.closest(".review [aria-pressed]");
-    if (button) review(button.form, button.value === markOf(button.form) ? "" : button.value);
-  });
   addEventListener("submit", (event) => {
-    if (!event.target.matches(".review")) return;
+    const { target: form, submitter } = event;
+    if (!form.matches(".review")) return;
     event.preventDefault();
-    review(event.target, markOf(event.target));
+    for (const one of form.querySelectorAll("[aria-pressed]")) {
+      const isOn = one.ariaPressed === "true";
+      one.ariaPressed = submitter.value ? one === submitter && !isOn : isOn;
+    }
+    review(form);
   });
-  restore();
-  if (follows !== undefined) setTimeout(follow, wait);
+  if (sessionStorage.getItem(stored)) restore();
+  if (follows) setTimeout(follow, wait);
 }

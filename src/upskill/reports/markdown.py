@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from upskill.reports.numbers import format_cell
 from upskill.reports.report import Cell, Column, Headline, Report, Tone
@@ -14,8 +13,11 @@ MARKS: dict[Tone, str] = {"good": "🟢", "bad": "🔴", "open": "🟡", "neutra
 
 
 def render(report: Report) -> str:
-    names: dict[str, Any] = {"sentence": write_text, "cell": write_cell, "zip": zip, "MARKS": MARKS}
-    text = load_template("markdown.md.j2", names).render(
+    text = load_template("markdown.md.j2").render(
+        sentence=write_text,
+        cell=write_cell,
+        zip=zip,
+        MARKS=MARKS,
         report=report,
         headlines=report.headlines or [Headline(report.title)],
         tables=[table for table in report.tables if table.rows],

@@ -3,29 +3,23 @@
   const form = document.querySelector(".filters");
   const cases = [...document.querySelectorAll(".case")];
   const homes = new Map(cases.map((one) => [one, one.parentElement]));
-  const texts = new Map();
-  const textOf = (one) => {
-    if (!texts.has(one)) texts.set(one, one.textContent.toLowerCase());
-    return texts.get(one);
-  };
-
   const valuesOf = (one, name) => one.dataset[name].split("\n");
   const matches = (one, { text, outcome, model, tag }) => {
     const models = valuesOf(one, "model");
     const states = valuesOf(one, "outcome").filter((_, number) => ["", models[number]].includes(model));
     const hasState = outcome ? states.includes(outcome) : states.length;
     const hasTag = !tag || valuesOf(one, "tag").includes(tag);
-    return hasState && hasTag && textOf(one).includes(text.toLowerCase());
+    const hasText = !text || one.textContent.toLowerCase().includes(text.toLowerCase());
+    return hasState && hasTag && hasText;
   };
 
   const filter = () => {
     const wanted = Object.fromEntries(new FormData(form));
     for (const one of cases) one.hidden = !matches(one, wanted);
     for (const group of document.querySelectorAll(".group")) {
-      const inside = cases.filter((one) => homes.get(one) === group);
-      const shown = inside.filter((one) => !one.hidden).length;
+      const shown = cases.filter((one) => homes.get(one) === group && !one.hidden).length;
       group.hidden = !shown || wanted.order;
-      group.querySelector(".count").textContent = shown === inside.length ? shown : `${shown} of ${inside.length}`;
+      group.querySelector(".count").textContent = shown;
     }
     const found = cases.filter((one) => !one.hidden).length;
     form.querySelector("output").textContent = found === cases.length ? "" : `${found} of ${cases.length} cases`;

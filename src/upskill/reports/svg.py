@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
-from textwrap import wrap
-from typing import Any, Literal
+from typing import Any
 
-from upskill.reports.numbers import format_cell, percent
+from rich.console import Console
+from rich.text import Text
+
+from upskill.reports.numbers import format_cell, percent, points
 from upskill.reports.report import Measure, Rate, Report
 from upskill.sandboxes import printable
 from upskill.verdicts.line import decision_in_words, signed_points
@@ -21,7 +22,6 @@ NARROW = 330  # for a phone
 TEXT = 13  # px; nothing is smaller
 LETTER = 8.4  # px, of a wide one
 ROW = 20  # px
-MIN_SPAN = 0.2  # of a scale, so that small differences look small
 Document = Mapping[str, Any]
 
 # Light and dark. Arms have Okabe and Ito's colors, which anyone can tell apart; a value or an outline says the same.
@@ -30,31 +30,26 @@ COLORS = {
     "ink": ("#1b1c20", "#e8eaee"),
     "soft": ("#555b66", "#a5adb9"),
     "line": ("#d9dce1", "#363b44"),
-    "without": ("#e69f00", "#e69f00"),
-    "with": ("#0072b2", "#56b4e9"),
-    "hurts": ("#d55e00", "#ff7f3f"),
+    "baseline": ("#e69f00", "#e69f00"),
+    "skill": ("#0072b2", "#56b4e9"),
     "own": ("#a6dba0", "#2d6a3a"),
     "taken": ("#c2a5cf", "#6a4577"),
     "nothing": ("#eeeeee", "#3d434b"),
 }
-TONES = {"helps": "with", "saves": "with", "hurts": "hurts"}
-ARMS = {"baseline": "without", "skill": "with"}
-LEGEND = (("without", "without the skill"), ("with", "with the skill"))
+ARMS = {"baseline": "without the skill", "skill": "with the skill"}
 
 
-def _style() -> str:
-    light, dark = (_colors(scheme) for scheme in (0, 1))
-    text = f"text{{font:{TEXT}px system-ui,'DejaVu Sans',sans-serif;stroke:none!important}}"
-    return f"{text}.bold{{font-weight:600}}{light}@media(prefers-color-scheme:dark){{{dark}}}"
+def _rules(scheme: int) -> str:
+    rules = [f".baseline{{fill:{COLORS['paper'][scheme]}!important}}"]
+    for name, colors in COLORS.items():
+        rules.append(f".{name}{{fill:{colors[scheme]};stroke:{colors[scheme]}}}")
+    return "".join(rules)
 
 
-def _colors(scheme: int) -> str:
-    rules = [
-        f".{name}{{fill:{colors[scheme]};stroke:{colors[scheme]}}}"
-        for name, colors in COLORS.items()
-    ]
-    hollow = f"circle.without,rect.without,circle.soft{{fill:{COLORS['paper'][scheme]}}}"
-    return f"{''.join(rules)}{hollow}"
+STYLE = (
+    f"text{{font:{TEXT}px system-ui,'DejaVu Sans',sans-serif;stroke:none!important}}.bold{{font-weight:600}}"
+    f"{_rules(0)}@media(prefers-color-scheme:dark){{{_rules(1)}}}"
+)
 
 
 @dataclass
@@ -62,7 +57,7 @@ class Picture:
     """A drawing that grows downwards."""
 
     title: str
-    subtitle: str = ""
+    subtitle: str
     width: int = WIDTH
     height: float = 0.0
     parts: list[str] = field(default_factory=list[str])
@@ -72,64 +67,44 @@ class Picture:
         self.paragraph(self.subtitle)
         self.height += 8
 
-    def add(self, tag: str, tone: str, content: str = "", **attributes: float | str) -> None:
-        written = "".join(
-            f' {name.replace("_", "-")}="{escape(f"{value:.1f}" if isinstance(value, float) else str(value))}"'
-            for name, value in attributes.items()
-        )
-        self.parts.append(f'<{tag} class="{tone}"{written}>{content}</{tag}>')
-
-    def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        tone: str = "ink",
-        anchor: Literal["start", "middle", "end"] = "start",
-        room: float = math.inf,
-    ) -> None:
-        """One line; what is longer than its room is cut in the middle, as names of models differ at their ends."""
-        self.add("text", tone, escape(shorten(clean(text), room)), x=x, y=y, text_anchor=anchor)
+    def text(self, x: float, y: float, text: str, tone: str = "ink", anchor: str = "start") -> None:
+        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        self.parts.append(f'<text class="{tone}" {place}>{escape(clean(text))}</text>')
 
     def line(
         self, x1: float, y1: float, x2: float, y2: float, tone: str = "line", width: int = 1
     ) -> None:
-        self.add("line", tone, x1=x1, y1=y1, x2=x2, y2=y2, stroke_width=width)
+        ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+        self.parts.append(f'<line class="{tone}" {ends} stroke-width="{width}"/>')
 
     def circle(self, x: float, y: float, tone: str = "ink") -> None:
-        self.add("circle", tone, cx=x, cy=y, r=4.5, stroke_width=2)
+        place = f'cx="{x:.1f}" cy="{y:.1f}" r="4.5" stroke-width="2"'
+        self.parts.append(f'<circle class="{tone}" {place}/>')
 
-    def rect(
-        self, x: float, y: float, width: float, height: float, tone: str, opacity: float = 1.0
-    ) -> None:
-        self.add("rect", tone, x=x, y=y, width=width, height=height, opacity=opacity)
-
-    def paragraph(self, text: str, tone: str = "soft") -> None:
-        for line in wrap(clean(text), int(self.width / LETTER)):
+    def paragraph(self, text: str, tone: str = "soft", room: float | None = None) -> None:
+        letters = int((room or self.width) / LETTER)
+        for line in Text(clean(text)).wrap(Console(), letters):
             self.height += ROW
-            self.text(0, self.height - 5, line, tone)
+            self.text(0, self.height - 5, line.plain, tone)
 
-    def row(self, name: str, value: str, tone: str = "ink") -> None:
-        """A name and its value on one line, or on two where there is no room."""
-        self.height += ROW
-        self.text(0, self.height - 5, name, tone, room=self.width)
-        if width_of(clean(name)) + width_of(value) + 12 > self.width:
-            self.height += ROW
-        self.text(self.width, self.height - 5, value, "soft", "end")
+    def place(self, drawn: str) -> None:
+        """Something that is drawn in percent of the width."""
+        self.parts.append(f'<svg y="{self.height:.1f}" width="{self.width}">{drawn}</svg>')
+        self.height += 1.4 * ROW
 
-    def legend(self, entries: Iterable[tuple[str, str]]) -> None:
-        """Tones and what they stand for."""
-        for tone, text in entries:
+    def legend(self, tones: Mapping[str, str]) -> None:
+        """What they stand for."""
+        for tone, text in tones.items():
             self.height += ROW
             self.circle(8, self.height - 9, tone)
-            self.text(20, self.height - 5, text, "soft", room=self.width - 20)
+            self.text(20, self.height - 5, text, "soft")
 
     def svg(self) -> str:
         width, height = self.width + 24, math.ceil(self.height) + 24
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="up-picture"'
             f' viewBox="-12 -12 {width} {height}" width="{width}" height="{height}">'
-            f"<title>{escape(clean(self.title))}</title><style>{_style()}</style>"
+            f"<title>{escape(clean(self.title))}</title><style>{STYLE}</style>"
             f'<rect class="paper" x="-12" y="-12" width="{width}" height="{height}"/>'
             f"{''.join(self.parts)}</svg>"
         )
@@ -137,105 +112,92 @@ class Picture:
 
 @dataclass(frozen=True)
 class Scale:
+    """Places numbers between a start and an end."""
+
     low: float
     high: float
     start: float
     end: float
+    step: float = 0.25  # between ticks
 
     @classmethod
-    def around(cls, measures: Iterable[Measure], start: float, end: float) -> Scale:
-        """From one tick to another, with zero and these intervals on it."""
-        ends = [0.0]
+    def around(cls, measures: Iterable[Measure]) -> Scale:
+        """In percent of a width, from one tick to another, with zero and these intervals on it."""
+        ends = [0.0, 0.01]
         for measure in measures:
             bounds = (measure.value, measure.low, measure.high)
             ends += [bound for bound in bounds if bound is not None]
-        low = min(ends)
-        high = max(*ends, low + MIN_SPAN)
-        step = cls(low, high, start, end).step()
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        return cls(first * step, last * step, start, end)
+        low, high = math.floor(min(ends) / cls.step), math.ceil(max(ends) / cls.step)
+        return cls(low * cls.step, high * cls.step, 3, 97)
 
     def __call__(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def step(self, most: int = 4) -> float:
-        rough = (self.high - self.low) / most
-        power = 10.0 ** math.floor(math.log10(rough))
-        return next(step * power for step in (1, 2.5, 5, 10) if step * power >= rough * 0.999)
+    def ticks(self) -> list[float]:
+        steps = round((self.high - self.low) / self.step)
+        return [self.low + number * self.step for number in range(steps + 1)]
 
-    def ticks(self, most: int = 4) -> list[float]:
-        step = self.step(most)
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
-        return [number * step for number in range(first, last + 1)]
+
+def draw_axis(scale: Scale, write: Callable[[float], str]) -> str:
+    """Ticks in percent of the width, for pictures and pages."""
+    drawn = ""
+    for tick in scale.ticks():
+        place = f'x="{scale(tick):.1f}%" y="12" text-anchor="middle"'
+        drawn += f'<text class="soft" {place}>{write(tick)}</text>'
+    return drawn
+
+
+def draw_interval(measure: Measure, scale: Scale) -> str:
+    """Likewise, 20 px high."""
+    zero, value = scale(0), scale(measure.value or 0)
+    drawn = '<line class="line" x1="0" x2="100%" y1="10" y2="10"/>'
+    drawn += (
+        f'<line class="soft" x1="{zero:.1f}%" x2="{zero:.1f}%" y1="0" y2="20" stroke-width="2"/>'
+    )
+    if measure.low is not None and measure.high is not None:
+        ends = f'x1="{scale(measure.low):.1f}%" x2="{scale(measure.high):.1f}%"'
+        drawn += f'<line class="ink" {ends} y1="10" y2="10" stroke-width="4"/>'
+    return f'{drawn}<circle class="ink" cx="{value:.1f}%" cy="10" r="5"/>'
 
 
 def clean(text: str) -> str:
     """On one line, in characters that XML can hold."""
-    line = printable(" ".join(text.split()))
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
-
-
-def width_of(text: str) -> float:
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return LETTER * (len(text) + wide)
-
-
-def shorten(text: str, room: float) -> str:
-    if width_of(text) <= room:
-        return text
-    half = max(1, int(room / width_of(text) * len(text) - 1) // 2)
-    return f"{text[:half]}…{text[-half:]}"
+    return printable(" ".join(text.split()))
 
 
 # A run
 # ------------------------------------------------------------------------------------------------
 
 
-def lift(document: Document, width: int = WIDTH) -> Picture:
+def lift(document: Document) -> Picture:
     subtitle = "Points of pass rate that the skill adds, with their interval"
-    picture = Picture(f"Lift of {document['skill']['name']}", subtitle, width)
+    picture = Picture(f"Lift of {document['skill']['name']}", subtitle)
     models: Sequence[Document] = document["models"]
     measures = [Measure(model["lift"], *(model["interval"] or ())) for model in models]
-    scale = Scale.around(measures, 8.0, width - 8.0)
+    scale = Scale.around(measures)
     for model, measure in zip(models, measures, strict=True):
-        value = "no lift" if measure.value is None else format_cell(measure, "points")
-        picture.row(model["model"], f"{decision_in_words(model)}: {value}")
+        value = format_cell(measure, "points")
+        picture.paragraph(f"{model['model']} {decision_in_words(model)}: {value}", "ink")
         if measure.value is not None:
-            _draw_interval(picture, scale, measure, TONES.get(model["decision"], "soft"))
-    for tick in scale.ticks():
-        picture.text(scale(tick), picture.height + 14, signed_points(tick), "soft", "middle")
-    picture.height += ROW
+            picture.place(draw_interval(measure, scale))
+    picture.place(draw_axis(scale, signed_points))
     return picture
 
 
-def _draw_interval(picture: Picture, scale: Scale, measure: Measure, tone: str) -> None:
-    y = picture.height + 10
-    picture.line(0, y, picture.width, y)
-    picture.line(scale(0), y - 8, scale(0), y + 8, "soft", 2)
-    if measure.low is not None and measure.high is not None:
-        picture.line(scale(measure.low), y, scale(measure.high), y, tone, 4)
-    picture.circle(scale(measure.value or 0), y, tone)
-    picture.height += 28
-
-
-def pass_rates(document: Document, width: int = WIDTH) -> Picture:
+def pass_rates(document: Document) -> Picture:
     title = f"Pass rates of {document['skill']['name']}"
-    picture = Picture(title, "Share of trials that passed", width)
-    picture.legend(LEGEND)
-    picture.height += 8
-    scale = Scale(0, 1, 0, width - 130.0)
+    picture = Picture(title, "Share of trials that passed")
+    picture.legend(ARMS)
     for model in document["models"]:
-        points = "no lift" if model["lift"] is None else f"{signed_points(model['lift'])} points"
-        picture.row(model["model"], points, "ink bold")
-        for arm, tone in ARMS.items():
-            rate = Rate(model[arm]["passed"], _scored(model[arm]), model[arm]["pass_rate"])
-            end = scale(rate.share or 0)
-            picture.rect(0, picture.height + 2, end, 14, tone)
-            value = format_cell(rate) if rate.of else "not scored"
-            picture.text(end + 8, picture.height + 14, value)
-            picture.height += ROW
         picture.height += 8
+        picture.paragraph(f"{model['model']}: {points(model['lift'])}", "ink bold")
+        for name in ARMS:
+            rate = Rate.of_arm(model[name])
+            end = (picture.width - 130) * (rate.share or 0)
+            y = picture.height + 10
+            picture.line(0, y, end, y, name, 12)
+            picture.text(end + 8, y + 5, format_cell(rate))
+            picture.height += ROW
     return picture
 
 
@@ -243,21 +205,17 @@ def tokens(document: Document, width: int = WIDTH) -> Picture:
     """Tokens per task against the pass rate; a line leads from each model without the skill to it with the skill."""
     title = f"Tokens and pass rate of {document['skill']['name']}"
     picture = Picture(title, "Tokens per task against the share that passed", width)
-    points: dict[str, list[_Point]] = {}
+    rows: dict[str, list[_Point]] = {}
     for model in document["models"]:
-        for name, tone in ARMS.items():
+        for name in ARMS:
             arm: Document = model[name]
-            if scored := _scored(arm):
+            if scored := arm["passed"] + arm["failed"]:
                 used = (arm["input_tokens"] + arm["output_tokens"]) / scored
-                point = _Point(used, arm["pass_rate"], tone)
-                points.setdefault(model["model"], []).append(point)
-    _plot(picture, points, "tokens per task")
-    picture.legend(LEGEND)
+                point = (used, Measure(arm["pass_rate"]), name)
+                rows.setdefault(model["model"], []).append(point)
+    _plot(picture, rows)
+    picture.legend(ARMS)
     return picture
-
-
-def _scored(arm: Document) -> int:
-    return arm["passed"] + arm["failed"]
 
 
 def for_page(report: Report) -> Iterator[tuple[str, str]]:
@@ -267,7 +225,7 @@ def for_page(report: Report) -> Iterator[tuple[str, str]]:
         yield tokens(data).svg(), tokens(data, NARROW).svg()
 
 
-PICTURES: Mapping[str, Callable[..., Picture]] = {
+PICTURES: Mapping[str, Callable[[Document], Picture]] = {
     "lift": lift,
     "pass-rates": pass_rates,
     "tokens": tokens,
@@ -278,44 +236,41 @@ PICTURES: Mapping[str, Callable[..., Picture]] = {
 # ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Point:
-    x: float
-    rate: float
-    tone: str
-    interval: tuple[float, float] | None = None
+_Point = tuple[float, Measure, str]  # tokens, pass rate, tone
 
 
-def _plot(picture: Picture, points: Mapping[str, Sequence[_Point]], unit: str) -> None:
-    """Each name's points joined, numbered, and told below."""
+def _plot(picture: Picture, rows: Mapping[str, Sequence[_Point]]) -> None:
+    """Each row's points joined, numbered, and told below."""
     top = picture.height + 16
     bottom = top + 228
-    most = max((point.x for each in points.values() for point in each), default=1) or 1
-    x = Scale(0, 1.1 * most, 44, picture.width)
+    most = max([1.0, *(point[0] for row in rows.values() for point in row)])
+    digit = 10 ** math.floor(math.log10(most))
+    end = digit * math.ceil(most / digit)
+    x = Scale(0, end, 44, picture.width - 24, end / 4)
     y = Scale(0, 1, bottom, top)
     for tick in y.ticks():
         picture.line(44, y(tick), picture.width, y(tick))
         picture.text(38, y(tick) + 4, percent(tick), "soft", "end")
-    for tick in x.ticks(4 if picture.width > NARROW else 2):
+    for tick in x.ticks():
         picture.text(x(tick), bottom + 22, f"{tick:,.6g}", "soft", "middle")
-    picture.text(picture.width, bottom + 40, unit, "soft", "end")
-    picture.height = bottom + 46
+    picture.height = bottom + 28
     labels: list[tuple[float, float]] = []
-    for number, (name, row) in enumerate(points.items(), start=1):
-        for one, other in pairwise(row):
-            picture.line(x(one.x), y(one.rate), x(other.x), y(other.rate), "soft")
-        for point in row:
-            if point.interval:
-                low, high = point.interval
-                picture.line(x(point.x), y(low), x(point.x), y(high), "soft")
-            picture.circle(x(point.x), y(point.rate), point.tone)
-        label_x, label_y = x(row[-1].x) + 8, y(row[-1].rate) - 6
-        while any(abs(label_x - at) < 16 and abs(label_y - other) < 14 for at, other in labels):
-            label_y += 14
-        labels.append((label_x, label_y))
-        picture.text(label_x, label_y, str(number))
-        values = " → ".join(f"{percent(point.rate)} at {point.x:,.0f}" for point in row)
-        picture.row(f"{number}  {name}", values)
+    for number, (name, row) in enumerate(rows.items(), start=1):
+        places = [(x(used), y(rate.value or 0)) for used, rate, _ in row]
+        for one, other in pairwise(places):
+            picture.line(*one, *other, "soft")
+        for place, (_, rate, tone) in zip(places, row, strict=True):
+            for bound in (rate.low, rate.high):
+                if bound is not None:
+                    picture.line(*place, place[0], y(bound), "soft")
+            picture.circle(*place, tone)
+        told = [f"{percent(rate.value or 0)} at {used:,.0f}" for used, rate, _ in row]
+        picture.paragraph(f"{number}  {name}: {' → '.join(told)}", "ink")
+        left, top = places[-1]
+        while any(abs(left - at) < 16 and abs(top - other) < 14 for at, other in labels):
+            top += 14
+        labels.append((left, top))
+        picture.text(left + 8, top - 6, str(number))
     picture.height += 6
 
 
@@ -323,13 +278,14 @@ def front(document: Document) -> str:
     """Versions of a skill by tokens and pass rate: of `upskill distill --json`."""
     subtitle = "Tokens of the skill against its pass rate on the train cases, with the 95% interval"
     picture = Picture(f"Versions of {document['skill']}", subtitle)
-    points: dict[str, list[_Point]] = {}
+    rows: dict[str, list[_Point]] = {}
     for version in document["front"]:
         rate = version["pass_rate"]
-        tone = "without" if version["version"] == "whole" else "with"
-        point = _Point(version["tokens"], rate["value"], tone, tuple(rate["interval"]))
-        points[f"{version['version']}, {version['model']}"] = [point]
-    _plot(picture, points, "tokens")
+        measure = Measure(rate["value"], *rate["interval"])
+        tone = "baseline" if version["version"] == "whole" else "skill"
+        name = f"{version['version']}, {version['model']}"
+        rows[name] = [(version["tokens"], measure, tone)]
+    _plot(picture, rows)
     return picture.svg()
 
 
@@ -337,32 +293,31 @@ def shadow_map(document: Document) -> str:
     """Whose requests (rows) opened which skill (columns): one student of `upskill matrix --json`."""
     subtitle = "Share of each skill's requests (rows) that each skill gets (columns), in %"
     picture = Picture(f"Who gets whose requests: {document['student']}", subtitle)
-    names = [skill["name"] for skill in document["skills"]]
+    skills: Sequence[Document] = document["skills"]
+    columns = [*(skill["name"] for skill in skills), "none"]
     left = 0.36 * WIDTH
-    step = min(64.0, (WIDTH - left) / (len(names) + 1))
-    for index, head in enumerate([*range(1, len(names) + 1), "none"]):
-        picture.text(left + (index + 0.5) * step, picture.height + 14, str(head), "soft", "middle")
+    step = min(64.0, (WIDTH - left) / len(columns))
+    for number, column in enumerate(columns):
+        head = "none" if column == "none" else str(number + 1)
+        picture.text(left + number * step, picture.height + 14, head, "soft")
     picture.height += ROW
-    for number, skill in enumerate(document["skills"], start=1):
-        name, y = skill["name"], picture.height
-        picture.text(0, y + 15, f"{number} {name}", room=left - 10)
-        picture.height += 24
+    for number, skill in enumerate(skills, start=1):
+        y = picture.height + 12
+        picture.paragraph(f"{number} {skill['name']}", "ink", left - 10)
+        picture.height += 4
+        opened: Mapping[str, float] = skill["opened"]
+        shares = {**opened, "none": 1 - sum(opened.values())}
         if not skill["requests"]:
-            picture.text(left, y + 15, "has no requests of its own", "soft")
-            continue
-        shares = dict[str, float](skill["opened"])
-        shares["none"] = 1.0 - sum(shares.values())
-        for index, other in enumerate([*names, "none"]):
-            share = shares.get(other, 0.0)
+            shares = {}
+            picture.text(left, y + 4, "has no requests of its own", "soft")
+        for index, column in enumerate(columns):
+            share = shares.get(column, 0)
             if share >= 0.005:
                 x = left + index * step
-                tone = "nothing" if other == "none" else "own" if other == name else "taken"
-                picture.rect(x + 1, y + 1, step - 2, 22, tone, opacity=0.3 + 0.7 * share)
-                picture.text(x + step / 2, y + 16, f"{100 * share:.0f}", "ink", "middle")
-    picture.height += 4
-    picture.legend(
-        [("own", "its own"), ("taken", "taken by another"), ("nothing", "nothing was opened")]
-    )
+                tone = {skill["name"]: "own", "none": "nothing"}.get(column, "taken")
+                picture.line(x, y, x + (step - 4) * share, y, tone, 20)
+                picture.text(x + 2, y + 4, f"{100 * share:.0f}")
+    picture.legend({"own": "its own", "taken": "taken by another", "nothing": "nothing was opened"})
     for each in document["conflicts"]:
         others = ", ".join(each["others"])
         picture.paragraph(f"Shown by a test: {others} takes requests of {each['skill']}.", "ink")

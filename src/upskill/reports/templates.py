@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -17,8 +16,8 @@ def asset(name: str) -> str:
     return files("upskill.reports").joinpath(name).read_text(encoding="utf-8")
 
 
-def load_template(name: str, names: dict[str, Any]) -> Template:
-    """With these functions and constants. What a page shows is text, and harmless."""
+def load_template(name: str) -> Template:
+    """What a page shows is text, and harmless."""
     environment = Environment(
         loader=FunctionLoader(asset),
         autoescape=name.endswith(".html.j2"),
@@ -27,7 +26,7 @@ def load_template(name: str, names: dict[str, Any]) -> Template:
         undefined=StrictUndefined,
         finalize=_finalize,
     )
-    return environment.get_template(name, globals=names)
+    return environment.get_template(name)
 
 
 def _finalize(value: object) -> object:

@@ -12,7 +12,7 @@ from upskill.cli.options import force_option, open_run, quiet_option, redact_opt
 from upskill.errors import UsageError
 from upskill.outputs import check_ours
 from upskill.plain import counted
-from upskill.reports.exports import EXPORTS, Export, FileExport, StoredRun, file_name
+from upskill.reports.exports import EXPORTS, Export, StoredRun, file_name
 from upskill.reports.redacted import describe_contents
 from upskill.runs.replay.replies import export_replies
 from upskill.runs.stores import Run, Store
@@ -65,7 +65,7 @@ def command(
     if output and not kind:
         raise UsageError("-o needs --format", "With --replies, the file follows that option.")
     export: Export | None = EXPORTS.load(kind) if kind else None
-    if export and output == "-" and not isinstance(export, FileExport):
+    if export and output == "-" and not export.ending:
         raise UsageError(
             f"{kind} is not a text format, so it cannot be printed",
             "Choose a file or folder with -o.",
@@ -78,7 +78,7 @@ def command(
             )
         if export and kind:
             name = file_name(stored.id)
-            usual = f"{name}{export.ending}" if isinstance(export, FileExport) else f"{name}-{kind}"
+            usual = f"{name}{export.ending or f'-{kind}'}"
             source = StoredRun(opened, stored)
             source = source.without_secrets() if redact else source
             write_export(export, source, output or usual, force=force, quiet=quiet)
@@ -88,7 +88,7 @@ def command(
 
 
 def write_export(export: Export, run: StoredRun, path: str, *, force: bool, quiet: bool) -> None:
-    if isinstance(export, FileExport) and path == "-":
+    if path == "-":
         sys.stdout.flush()
         export.write(run, sys.stdout.buffer)
         sys.stdout.buffer.flush()

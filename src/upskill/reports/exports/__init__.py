@@ -2,13 +2,12 @@
 
 Kinds:
 
-- `csv`: one row per trial; `junit`, `markdown`: the reports of these names (`text_files`)
-- `svg`: pictures (`svg`)
+- `csv`: one row per trial; `junit`, `markdown`: the reports of these names; `svg`: pictures (`text_files`)
 - `inspect`: logs of inspect_ai, one per model and arm
 - `upskill-runs`: the tree of Hugging Face's upskill (`upskill_runs`)
 
-A kind is a `FileExport` or a `FolderExport`, and one row of `EXPORTS`; from another package, an entry point in the
-group `upskill.exports`. It streams trials: a run may have more than fit into memory.
+A kind is an `Export` and one row of `EXPORTS`; from another package, an entry point in the group `upskill.exports`. It
+streams trials: a run may have more than fit into memory.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from upskill.errors import UsageError
 from upskill.outputs import check_ours, whole_file, whole_folder
 from upskill.registry import Registry
 from upskill.reports.redacted import RunRedactor
 from upskill.runs.planning.plan import Result
-from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.shown import Unfinished, unfinished_models
 from upskill.runs.stores import Run, Store
 
@@ -36,7 +34,7 @@ EXPORTS = Registry(
         "csv": "upskill.reports.exports.text_files:CSV",
         "junit": "upskill.reports.exports.text_files:JUNIT",
         "markdown": "upskill.reports.exports.text_files:MARKDOWN",
-        "svg": "upskill.reports.exports.svg:EXPORT",
+        "svg": "upskill.reports.exports.text_files:PICTURE",
         "inspect": "upskill.reports.exports.inspect:EXPORT",
         "upskill-runs": "upskill.reports.exports.upskill_runs:EXPORT",
     },
@@ -53,14 +51,6 @@ class StoredRun:
     def without_secrets(self) -> StoredRun:
         redactor = RunRedactor()
         return StoredRun(self.store, redactor.run(self.run), redactor)
-
-    @property
-    def cases(self) -> Mapping[str, StoredCase]:
-        return self.run.plan.suite.by_id
-
-    @property
-    def baseline(self) -> str:
-        return self.run.plan.labels["baseline"]
 
     @cached_property
     def unfinished(self) -> Mapping[str, Unfinished]:
@@ -81,29 +71,21 @@ class StoredRun:
 
 
 @dataclass(frozen=True)
-class FileExport:
-    write: Callable[[StoredRun, BinaryIO], None]
-    ending: str
+class Export:
+    """Writes a run to a binary stream, or into a folder if it has no ending."""
+
+    write: Callable[[StoredRun, Any], None]
+    ending: str = ""
     has_answers: bool = True  # in full, and prompts
 
     def save(self, run: StoredRun, path: str | Path, *, force: bool = False) -> None:
-        check_ours(path, force=force)
-        with whole_file(path, private=True) as stream:
-            self.write(run, stream)
-
-
-@dataclass(frozen=True)
-class FolderExport:
-    write: Callable[[StoredRun, Path], None]
-    ending: str = ""
-    has_answers: bool = True
-
-    def save(self, run: StoredRun, path: str | Path, *, force: bool = False) -> None:
-        with whole_folder(path, MARKER, force=force) as folder:
-            self.write(run, folder)
-
-
-Export = FileExport | FolderExport
+        if self.ending:
+            check_ours(path, force=force)
+            place = whole_file(path, private=True)
+        else:
+            place = whole_folder(path, MARKER, force=force)
+        with place as opened:
+            self.write(run, opened)
 
 
 def file_name(text: str, number: int = 0) -> str:

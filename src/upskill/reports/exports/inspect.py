@@ -6,94 +6,107 @@ A case is a sample, a seed an epoch, a check a score; `outcome` needs all of the
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from upskill.plain import digest
-from upskill.reports.exports import FolderExport, StoredRun, file_name
+from upskill.reports.exports import Export, StoredRun, file_name
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
-from upskill.traces import Trace, Usage
+from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.version import __version__
 
 VERSION = 2  # of the format
+OUTCOME = "outcome"  # the score that says whether the trial passed
+STOPS = {
+    "length": "max_tokens",
+    "context": "model_length",
+    "refusal": "content_filter",
+    "repetition": "max_tokens",
+}
+LIMITS = {"turns": "turn", "tokens": "token", "seconds": "time"}
+MAX_SUMMARY_TEXT = 1000  # characters of a text in a summary
+_PLAIN_ID = re.compile(r"[\w][\w .,:;()+=@#-]{0,150}")
+
+Json = dict[str, Any]
 
 
 def write(source: StoredRun, folder: Path) -> None:
     created = datetime.fromisoformat(source.run.created)
-    models = source.run.models
-    for number, model in enumerate(models, start=1):
-        # An underscore parts the parts of a name.
-        name = file_name(model, number if len(models) > 1 else 0).replace("_", "-")
+    for number, model in enumerate(source.run.models, start=1):
         for arm in source.run.plan.arms:
-            task = file_name(f"{source.run.skill}-{arm}").replace("_", "-")
+            names = file_name(f"{source.run.skill}-{arm}"), file_name(model, number)
+            # An underscore parts the parts of a name.
+            task, name = (name.replace("_", "-") for name in names)
             path = folder / f"{created:%Y-%m-%dT%H-%M-%S}-00-00_{task}_{name}.eval"
             with ZipFile(path, "w", ZIP_DEFLATED) as log:
                 _write_log(log, source, model, arm)
 
 
+EXPORT = Export(write)
+
+
 def _write_log(log: ZipFile, source: StoredRun, model: str, arm: str) -> None:
-    start: dict[str, Any] = {
-        "version": VERSION,
-        "eval": _spec(source, model, arm),
-        "plan": {
-            "name": "upskill",
-            "steps": [{"solver": f"upskill/{source.run.plan.agent}", "params": {}}],
-        },
-    }
-    _add(log, "_journal/start.json", start)
-    usage: dict[str, dict[str, Any]] = {}
-    summaries: list[dict[str, Any]] = []
-    for result in source.results(model, arm):
-        written = sample(source, result)
-        for name, used in written["model_usage"].items():
-            add_usage(usage, name, used)
-        _add(log, f"samples/{written['id']}_epoch_{written['epoch']}.json", written)
-        summaries.append(summarize(written))
-    _add(log, "summaries.json", summaries)
     run = source.run
-    planned = len(source.cases) * run.plan.rounds_of(model)
-    header: dict[str, Any] = {
+    start: Json = {"version": VERSION, "eval": _spec(source, model, arm), "plan": {}}
+    _add(log, "_journal/start.json", start)
+    usage: dict[str, Usage] = {}
+    passed: dict[str, list[bool]] = {}
+    summaries: list[Json] = []
+    for result in source.results(model, arm):
+        sample = _sample(source, result)
+        for name, used in _usage_of(source, result).items():
+            usage[name] = usage[name] + used if name in usage else used
+        scores: Json = sample["scores"] or {}
+        for name, score in scores.items():
+            passed.setdefault(name, []).append(score["value"] == "C")
+        _add(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", sample)
+        summaries.append(_summary(sample))
+    _add(log, "summaries.json", summaries)
+    planned = len(run.plan.suite.cases) * run.plan.rounds_of(model)
+    rates: list[Json] = []
+    for name, each in passed.items():
+        accuracy = {"name": "accuracy", "value": sum(each) / len(each)}
+        rates.append({"name": name, "scorer": name, "metrics": {"accuracy": accuracy}})
+    header: Json = {
         **start,
         "status": "success" if len(summaries) == planned else "cancelled",
         "results": {
             "total_samples": planned,
             "completed_samples": sum(summary["error"] is None for summary in summaries),
             # None before the end: the logs of two arms would reveal how they differ so far.
-            "scores": [] if model in source.unfinished else list(_scores_of(summaries)),
+            "scores": [] if model in source.unfinished else rates,
         },
-        "stats": {
-            "started_at": run.created,
-            "completed_at": run.created,
-            "model_usage": usage,
-        },
+        "stats": {"model_usage": {name: _usage(used) for name, used in usage.items()}},
     }
     _add(log, "header.json", header)
 
 
-def _spec(source: StoredRun, model: str, arm: str) -> dict[str, Any]:
+def _add(log: ZipFile, name: str, value: object) -> None:
+    info = ZipInfo(name)  # without a date: the same run gives the same bytes
+    info.compress_type = ZIP_DEFLATED
+    # Many readers refuse half of a surrogate pair.
+    log.writestr(info, json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+
+
+def _spec(source: StoredRun, model: str, arm: str) -> Json:
     run = source.run
     plan = run.plan
-    replayed = {"replayed": plan.replayed} if plan.replayed else {}
     return {
         "eval_id": digest([run.id, model, arm]),
         "run_id": run.id,
         "created": run.created,
-        "task": f"{run.skill} ({source.baseline if arm == 'baseline' else arm})",
-        "task_id": digest([run.skill, arm]),
+        "task": f"{run.skill} ({plan.labels[arm]})",
         "task_version": plan.skill.fingerprint,
         "solver": f"upskill/{plan.agent}",
-        "tags": [arm],
         "dataset": {
             "name": run.skill,
-            "samples": len(source.cases),
-            "sample_ids": [sample_id(source, case) for case in source.cases],
-            "shuffled": False,
+            "samples": len(plan.suite.cases),
         },
         "model": model,
         "model_generate_config": {
@@ -107,135 +120,96 @@ def _spec(source: StoredRun, model: str, arm: str) -> dict[str, Any]:
             "arm": arm,
             "skill": run.skill,
             "suite": plan.suite.fingerprint,
-            **replayed,
+            "replayed": plan.replayed,
         },
     }
 
 
-def _scores_of(summaries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The outcome first."""
-    passed: dict[str, list[bool]] = {OUTCOME: []}
-    for summary in summaries:
-        scores: dict[str, Any] = summary["scores"] or {}
-        for name, score in scores.items():
-            passed.setdefault(name, []).append(score["value"] == "C")
-    for name, each in passed.items():
-        count = len(each)
-        if not count:
-            continue
-        rate = sum(each) / count
-        error = math.sqrt(rate * (1 - rate) / (count - 1)) if count > 1 else 0.0
-        metrics = {"accuracy": rate, "stderr": error}
-        yield {
-            "name": name,
-            "scorer": name,
-            "scored_samples": count,
-            "unscored_samples": len(summaries) - count,
-            "metrics": {
-                metric: {"name": metric, "value": value} for metric, value in metrics.items()
-            },
-        }
+# One sample
+# ------------------------------------------------------------------------------------------------
 
 
-def _add(log: ZipFile, name: str, value: object) -> None:
-    info = ZipInfo(name)  # without a date: the same run gives the same bytes
-    info.compress_type = ZIP_DEFLATED
-    # Many readers refuse half of a surrogate pair.
-    log.writestr(info, json.dumps(value, ensure_ascii=False).encode(errors="replace"))
-
-
-EXPORT = FolderExport(write)
-
-
-OUTCOME = "outcome"  # the score that says whether the trial passed
-STOPS = {
-    "length": "max_tokens",
-    "context": "model_length",
-    "refusal": "content_filter",
-    "repetition": "max_tokens",
-}
-LIMITS = {"turns": "turn", "tokens": "token", "seconds": "time"}
-_PLAIN_ID = re.compile(r"[\w][\w .,:;()+=@#-]{0,150}")
-MAX_SUMMARY_TEXT = 1000  # characters of a text in a summary
-
-
-def sample(source: StoredRun, result: Result) -> dict[str, Any]:
-    trial, trace = result.trial, result.trace
-    plan = source.run.plan
-    case = source.cases.get(trial.case) or StoredCase(id=trial.case, prompt="")
+def _sample(source: StoredRun, result: Result) -> Json:
+    trial, trace, plan = result.trial, result.trace, source.run.plan
+    case = plan.suite.by_id.get(trial.case) or StoredCase(id=trial.case, prompt="")
+    answer = trace.answer if trace else ""
+    answered_by = trace.model if trace else trial.model
     stop = trace.stop if trace else ""
     limit = getattr(plan.bounds, stop) if stop in LIMITS else None
-    judge, traceback = plan.judge, result.traceback or result.error
-    used = {trial.model: usage(result.usage)}
-    if judge and result.judging.total_tokens:
-        add_usage(used, judge.name, usage(result.judging))
-    metadata: dict[str, Any] = {
-        "case": trial.case,
-        "arm": trial.arm,
-        "seed": trial.seed,
-        "held_out": case.held_out,
-        "seen": case.id not in source.run.plan.fresh,
-        "tags": list(case.tags),
-        "cause": result.cause,
-        "activated": result.activated,
-        "leak": result.leak,
-        **case.metadata,
+    error = {
+        "message": result.error,
+        "traceback": result.traceback,
+        "traceback_ansi": result.traceback,
     }
-    metadata = {name: value for name, value in metadata.items() if value not in (None, "", [])}
+    choice = {
+        "message": {"role": "assistant", "content": answer},
+        "stop_reason": STOPS.get(stop, "stop"),
+    }
     return {
-        "id": sample_id(source, trial.case),
+        "id": _sample_id(source, trial.case),
         "epoch": trial.seed - plan.seed + 1,
         "input": case.prompt,
         "target": case.reference or case.expected_output,
-        "messages": [*_prompt_messages(source, result, case), *(_messages(trace) if trace else ())],
-        "output": _output(result),
-        "scores": _scores(result) if result.passed is not None else None,
-        "metadata": metadata,
-        "store": {},
-        "events": [],
-        "attachments": {},
-        "model_usage": used,
+        "messages": [*_prompt(source, result, case), *_messages(trace)],
+        "output": {
+            "model": answered_by,
+            "choices": [choice],
+            "completion": answer,
+            "usage": _usage(result.usage),
+            "time": result.seconds,
+        },
+        "scores": None if result.passed is None else dict(_scores(result)),
+        "metadata": {
+            "case": trial.case,
+            "arm": trial.arm,
+            "seed": trial.seed,
+            "held_out": case.held_out,
+            "seen": case.id not in plan.fresh,
+            "tags": case.tags,
+            "cause": result.cause,
+            "activated": result.activated,
+            "leak": result.leak,
+            **case.metadata,
+        },
+        "model_usage": {name: _usage(used) for name, used in _usage_of(source, result).items()},
         "total_time": result.seconds,
-        "working_time": result.seconds,
         "uuid": result.key,
-        "error": {"message": result.error, "traceback": traceback, "traceback_ansi": traceback}
-        if result.passed is None
-        else None,
+        "error": error if result.passed is None else None,
         "limit": {"type": LIMITS[stop], "limit": limit} if limit else None,
     }
 
 
-def sample_id(source: StoredRun, case: str) -> str:
-    """A case id that is safe as a file name in the log."""
-    if _PLAIN_ID.fullmatch(case):
-        return case
-    return file_name(case, 1 + list(source.cases).index(case) if case in source.cases else 0)
-
-
-def summarize(written: Mapping[str, Any]) -> dict[str, Any]:
-    full: dict[str, Any] = written["scores"] or {}
-    scores = {
-        name: {**score, "answer": _cut(score["answer"]), "explanation": _cut(score["explanation"])}
-        for name, score in full.items()
-    }
-    copied = ("id", "epoch", "metadata", "model_usage", "total_time", "working_time", "uuid")
+def _summary(sample: Json) -> Json:
+    scores: Json = sample["scores"] or {}
     return {
-        **{name: written[name] for name in copied},
-        "input": _cut(written["input"]),
-        "target": _cut(written["target"]),
-        "scores": scores or None,
-        "error": written["error"] and written["error"]["message"],
-        "limit": written["limit"] and written["limit"]["type"],
-        "message_count": len(written["messages"]),
+        **{name: sample[name] for name in ("id", "epoch", "uuid", "total_time", "model_usage")},
+        **{name: sample[name][:MAX_SUMMARY_TEXT] for name in ("input", "target")},
+        "scores": {name: {"value": score["value"]} for name, score in scores.items()},
+        "error": sample["error"] and sample["error"]["message"],
+        "limit": sample["limit"] and sample["limit"]["type"],
+        "message_count": len(sample["messages"]),
         "completed": True,
     }
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_SUMMARY_TEXT else f"{text[:MAX_SUMMARY_TEXT]}..."
+def _sample_id(source: StoredRun, case: str) -> str:
+    """A case id that is safe as a file name in the log."""
+    if _PLAIN_ID.fullmatch(case):
+        return case
+    ids = list(source.run.plan.suite.by_id)
+    return file_name(case, 1 + ids.index(case) if case in ids else 0)
 
 
-def usage(used: Usage) -> dict[str, Any]:
+def _usage_of(source: StoredRun, result: Result) -> dict[str, Usage]:
+    """By model; a judge has its own."""
+    judge = source.run.plan.judge
+    used = {result.trial.model: result.usage}
+    if judge and result.judging.total_tokens:
+        used[judge.name] = used.get(judge.name, NO_USAGE) + result.judging
+    return used
+
+
+def _usage(used: Usage) -> Json:
     return {
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
@@ -246,99 +220,52 @@ def usage(used: Usage) -> dict[str, Any]:
     }
 
 
-def add_usage(total: dict[str, dict[str, Any]], model: str, used: Mapping[str, Any]) -> None:
-    """Add to a model's usage; a sum with an unknown price is unknown."""
-    before = total.get(model)
-    if before is None:
-        total[model] = dict(used)
-        return
-    sums = ((name, value, before[name]) for name, value in used.items())
-    total[model] = {
-        name: None if None in (value, earlier) else earlier + value for name, value, earlier in sums
-    }
+def _scores(result: Result) -> Iterator[tuple[str, Json]]:
+    """The outcome, then each check; those of the same name are numbered."""
+    why = [each.reason for each in result.findings if each.decides and not each.passed]
+    yield OUTCOME, _score(result.passed, "; ".join(why) or "every check passed")
+    uses = Counter([OUTCOME])
+    for finding in result.findings:
+        uses[finding.check] += 1
+        number = uses[finding.check]
+        name = f"{finding.check} {number}" if number > 1 else finding.check
+        yield (
+            name,
+            {**_score(finding.passed, finding.reason), "metadata": {"decides": finding.decides}},
+        )
 
 
-def _prompt_messages(
-    source: StoredRun, result: Result, case: StoredCase
-) -> Iterator[dict[str, Any]]:
+def _score(passed: bool | None, why: str) -> Json:
+    return {"value": "C" if passed else "I", "explanation": why}
+
+
+def _prompt(source: StoredRun, result: Result, case: StoredCase) -> Iterator[Json]:
     plan = source.run.plan
-    if plan.agent == "chat" and result.trial.arm == "skill":
-        yield {"role": "system", "content": plan.skill.body}
-    files = [f"{name}:\n```\n{text}\n```" for name, text in case.files.items()]
-    in_prompt = files if plan.agent == "chat" else []
-    yield {"role": "user", "content": "\n\n".join([*in_prompt, case.prompt]), "source": "input"}
+    parts: list[str] = []
+    if plan.agent == "chat":
+        parts += [f"{name}:\n```\n{text}\n```" for name, text in case.files.items()]
+        if result.trial.arm == "skill":
+            yield {"role": "system", "content": plan.skill.body}
+    yield {"role": "user", "content": "\n\n".join([*parts, case.prompt])}
 
 
-def _messages(trace: Trace) -> Iterator[dict[str, Any]]:
-    """Thoughts belong to the next message or call; a result follows its call."""
-    thoughts: list[dict[str, Any]] = []
-    for number, step in enumerate(trace.steps, start=1):
+def _messages(trace: Trace | None) -> Iterator[Json]:
+    """A step is a message; the result of a tool is another."""
+    for number, step in enumerate(trace.steps if trace else (), start=1):
         if step.kind == "thinking":
-            thoughts.append({"type": "reasoning", "reasoning": step.text})
+            thought = {"type": "reasoning", "reasoning": step.text}
+            yield {"role": "assistant", "content": [thought]}
         elif step.kind == "tool":
-            call = {
-                "id": f"call-{number}",
-                "function": step.tool,
-                "arguments": dict(step.arguments),
-                "type": "function",
-            }
-            yield _assistant(thoughts, "", trace.model) | {"tool_calls": [call]}
-            error = (
-                {"type": "unknown", "message": step.output[:MAX_SUMMARY_TEXT]}
-                if step.status == "error"
-                else None
-            )
-            result = {
+            call: Json = {"id": f"call-{number}", "function": step.tool}
+            call["arguments"] = dict(step.arguments)
+            yield {"role": "assistant", "content": "", "tool_calls": [call]}
+            error = {"type": "unknown", "message": step.output[:MAX_SUMMARY_TEXT]}
+            yield {
                 "role": "tool",
                 "content": step.output,
                 "tool_call_id": call["id"],
                 "function": step.tool,
+                "error": error if step.status == "error" else None,
             }
-            yield result | ({"error": error} if error else {})
-            thoughts = []
-        elif step.kind == "assistant":
-            yield _assistant(thoughts, step.text, trace.model)
-            thoughts = []
         else:
             yield {"role": step.kind, "content": step.text}
-    if thoughts:
-        yield _assistant(thoughts, "", trace.model)
-
-
-def _assistant(thoughts: list[dict[str, Any]], text: str, model: str) -> dict[str, Any]:
-    content = [*thoughts, {"type": "text", "text": text}] if thoughts else text
-    return {"role": "assistant", "content": content, "source": "generate", "model": model}
-
-
-def _output(result: Result) -> dict[str, Any]:
-    trace = result.trace
-    if trace is None:
-        return {"model": result.trial.model, "choices": [], "completion": ""}
-    message = _assistant([], trace.answer, trace.model)
-    return {
-        "model": trace.model or result.trial.model,
-        "choices": [{"message": message, "stop_reason": STOPS.get(trace.stop, "stop")}],
-        "completion": trace.answer,
-        "usage": usage(result.usage),
-        "time": result.seconds,
-    }
-
-
-def _scores(result: Result) -> dict[str, Any]:
-    answer = result.trace.answer if result.trace else ""
-    reasons = "; ".join(
-        each.reason for each in result.findings if each.decides and each.passed is not True
-    )
-    scores = {OUTCOME: _score(result.passed is True, answer, reasons or "every check passed")}
-    for finding in result.findings:
-        name, number = finding.check, 2
-        while name in scores:
-            name, number = f"{finding.check} {number}", number + 1
-        scores[name] = _score(finding.passed, answer, finding.reason) | {
-            "metadata": {"decides": finding.decides}
-        }
-    return scores
-
-
-def _score(passed: bool, answer: str, why: str) -> dict[str, Any]:
-    return {"value": "C" if passed else "I", "answer": answer, "explanation": why}

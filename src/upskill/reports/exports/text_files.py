@@ -1,13 +1,20 @@
+"""The reports of these names, pictures, and CSV with a row per trial."""
+
 from __future__ import annotations
 
 import csv
 import io
 import re
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO
 
-from upskill.reports import REPORTS, Renderer
-from upskill.reports.exports import FileExport, StoredRun
+from upskill.errors import UsageError
+from upskill.outputs import whole_folder
+from upskill.reports import REPORTS
+from upskill.reports.exports import MARKER, Export, StoredRun
+from upskill.reports.report import Report
 from upskill.reports.trial_rows import COLUMNS, trial_row
 
 # What a spreadsheet would run as a formula.
@@ -35,25 +42,61 @@ def _cell(value: object) -> object:
     return f"'{plain}" if value.startswith(FORMULA) else plain
 
 
-def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
+def _report(run: StoredRun, show_command: str) -> Report:
     from upskill.reports.evaluated import report_evaluation  # noqa: PLC0415 - numpy
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy comes with it
 
     evaluation = evaluation_of(run.store, run.run)
-    # A page has the commands in a section of their own.
-    show_command = "" if kind == "html" else f"upskill show {run.run.id}"
     clean = iter
     if run.redactor:
         evaluation = run.redactor.evaluation(evaluation)
         clean = run.redactor.results
-    report = report_evaluation(evaluation, store=run.store, show_command=show_command, clean=clean)
-    render: Renderer = REPORTS.load(kind)
-    text = render(report)
-    assert isinstance(text, str)
+    return report_evaluation(evaluation, store=run.store, show_command=show_command, clean=clean)
+
+
+def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
+    # A page has the commands in a section of their own.
+    show_command = "" if kind == "html" else f"upskill show {run.run.id}"
+    text = REPORTS.load(kind)(_report(run, show_command))
     stream.write(text.encode(errors="backslashreplace"))
 
 
-CSV = FileExport(_write_csv, ".csv")
-JUNIT = FileExport(partial(_write_report, "junit"), ".xml")
-MARKDOWN = FileExport(partial(_write_report, "markdown"), ".md", has_answers=False)
-PAGE = FileExport(partial(_write_report, "html"), ".html")
+class _Pictures(Export):
+    """A file has the lift, unless its name says rates or tokens; a folder has all pictures."""
+
+    def save(self, run: StoredRun, path: str | Path, *, force: bool = False) -> None:
+        from upskill.reports.svg import PICTURES  # noqa: PLC0415 - only for pictures
+
+        target = Path(path)
+        if target.is_dir() or not target.suffix:
+            with whole_folder(target, MARKER, force=force) as folder:
+                for name in PICTURES:
+                    with (folder / f"{name}.svg").open("wb") as stream:
+                        _draw(name, run, stream)
+        elif target.suffix.lower() == ".svg":
+            asked = [name for name in PICTURES if name.rpartition("-")[2] in target.stem.lower()]
+            write = partial(_draw, [*asked, "lift"][0])
+            Export(write, self.ending).save(run, target, force=force)
+        else:
+            hint = "Use a file name that ends in .svg, or a folder."
+            raise UsageError(f"{target}: not a supported picture format", hint)
+
+
+def _draw(name: str, run: StoredRun, stream: BinaryIO) -> None:
+    """With what belongs to the picture but cannot be drawn."""
+    from upskill.reports.svg import PICTURES  # noqa: PLC0415 - only for pictures
+
+    report = _report(run, "")
+    assert isinstance(report.data, Mapping)
+    picture = PICTURES[name](report.data)
+    for note in report.notes:
+        if note.kind != "detail":
+            picture.paragraph(note.text)
+    stream.write(f"{picture.svg()}\n".encode())
+
+
+CSV = Export(_write_csv, ".csv")
+JUNIT = Export(partial(_write_report, "junit"), ".xml")
+MARKDOWN = Export(partial(_write_report, "markdown"), ".md", has_answers=False)
+PAGE = Export(partial(_write_report, "html"), ".html")
+PICTURE = _Pictures(partial(_draw, "lift"), ".svg", has_answers=False)
