@@ -29,7 +29,7 @@ from teaching import (
     written,
 )
 from upskill import Skill
-from upskill.authoring.saving.provenance import Provenance
+from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.traces.formats import read_trace
 
 TASK = "know the words of this house"
@@ -186,6 +186,30 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(
         write_answer(desk, asked, answer)
         done = go(upskill)
         assert (done.code, why in done.err) == (2, True), done.err
+
+
+def test_a_line_without_grounds_goes_back_once_and_is_then_kept_as_the_writers_own(
+    upskill: Upskill, desk: Path
+) -> None:
+    (desk.parent / "log.md").write_text("\n".join(map(fact, NUMBERS)))
+    line = f"{fact(NUMBERS[-1])} Say it with `tern --loud`."
+    bold = insert(line)
+    bold["edits"][0]["evidence"] = ["d1"]
+    given = ("--from", "log.md")
+    for _ in range(2):
+        assert go(upskill, *given).code == 0
+        answer_all(desk, skill=draft(FIRST, ["d1"]))
+    assert go(upskill, *given).code == 0
+    assert answer_all(desk, revision=bold) == ["3-revision"]
+    done = go(upskill, *given)
+    assert done.code == 2
+    assert "this answer is sent back, once: " in done.err
+    assert "says 'tern', '--loud', which is not in d1" in done.err
+    (note,) = desk.glob("3-revision-*.sent-back.md")
+    assert "'--loud'" in note.read_text()
+    done = go(upskill, *given, "--json")
+    assert done.code == 0, done.err
+    assert own_lines(Skill.load(done.json["saved_to"]))[0] == [line]
 
 
 def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered_once(

@@ -25,13 +25,14 @@ from upskill.authoring.material.material import (
     Document,
     Material,
     Piece,
+    add_material,
     chunks,
     quote,
     read_material,
     read_source,
     read_tools,
+    with_stored,
 )
-from upskill.authoring.material.stored import add_material, with_stored
 from upskill.authoring.writing.teachers import check_start
 from upskill.traces import Step
 from upskill.traces.formats import read_trace
@@ -240,8 +241,8 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
         "The later one.",
     ]
     assert material.sources[0].startswith(
-        "kit: folder, 4 documents and 3 sessions; left out: 1 binary, 1 empty, 2 hidden, 1 linked, 1 not understood,"
-        " 1 too large, 1 unreadable (kit/goose.jsonl: not in any known trace format: it looks like a file from Goose"
+        "kit: folder, 4 documents and 3 sessions; left out: 2 hidden, 1 linked, 5 unreadable (kit/empty.md: contains"
+        " no text; kit/goose.jsonl: not in any known trace format: it looks like a file from Goose"
     )
     assert len(material.sources) == 8
     assert material.skill is None

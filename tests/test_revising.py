@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ async def test_a_line_is_held_to_its_evidence_and_marked_if_it_stays() -> None:
         ({**edit("describe", 0, " "), "path": ""}, "has no text"),
         (
             {**edit("write_file", 0, "word " * 4000), "path": "references/long.md"},
-            "over the budget",
+            "the files have 5010 tokens, 2000 are allowed",
         ),
         ({"kind": "rename", "line": 1}, "has no kind or no line"),
     ],
@@ -238,21 +239,28 @@ async def test_edits_that_do_not_apply_are_told_once_and_then_dropped() -> None:
     assert found.skill.body == "# Greeting\n\n- Say ahoy.\n- Be kind."
 
 
-async def test_the_budget_is_kept_in_code() -> None:
+async def test_limits_are_kept_in_code() -> None:
     edits = [edit("insert", 4, f"- {number}") for number in range(MAX_EDITS + 3)]
     found = await revise(says({"note": "", "edits": edits}))
     assert found is not None
     assert len(found.edits) == MAX_EDITS
-    for edits in (
-        [edit("insert", 4, "word " * 400)],
-        [edit("replace", 4, "- Be kind.")],  # which changes nothing
-    ):
-        assert await revise(says({"note": "", "edits": edits})) is None
+    same = [edit("replace", 4, "- Be kind.")]  # which changes nothing
+    assert await revise(says({"note": "", "edits": same})) is None
     assert await revise(says("no object")) is None
 
 
+async def test_a_text_that_is_too_long_goes_back_once_with_its_length() -> None:
+    long = {"note": "", "edits": [edit("insert", 4, "word " * 1000)]}
+    reviser = says(long)
+    found = await revise(reviser)
+    assert len(reviser.asked) == 2
+    assert "may have at most 4,000, counted" in reviser.asked[0].messages[0].text
+    again = reviser.asked[1].messages[-1].text
+    assert re.search(r"the text has 5,0\d\d characters, and 4,000 are allowed", again)
+    assert found is not None
+
+
 async def test_a_request_has_room_in_a_long_skill_and_its_prompt_names_limits_that_hold() -> None:
-    """What fits into the tokens of new lines, by bytes with line breaks, fits into the body too."""
     older = Skill.new("greet", "Greets.", "\n".join(["- Say ahoy to whoever comes aboard."] * 110))
     lines = ["x" * 265] * 6
     assert sum(map(len, lines)) + len(lines) <= 4 * REQUEST_TOKENS
@@ -271,7 +279,8 @@ def test_edits_name_lines_as_they_were_before_all_of_them() -> None:
         Edit("insert", 1, "c"),
         Edit("replace", 3, "z"),
     ]
-    assert apply_edits(["a", "x", "y"], edits) == "a\nb\nc\nz"
+    skill = SKILL.with_body("a\nx\ny")
+    assert apply_edits(skill, edits).body == "a\nb\nc\nz"
 
 
 async def test_a_secret_in_an_older_skill_is_not_sent_to_the_reviser() -> None:

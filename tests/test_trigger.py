@@ -30,12 +30,13 @@ from upskill import trigger as measure
 from upskill.agents import Bounds
 from upskill.authoring.trigger.description import check_parts, estimate_improvement
 from upskill.authoring.trigger.metrics import compute_trigger_metrics, paired_change
-from upskill.authoring.trigger.trigger import TriggerSession, estimate_runs, make_trigger_plan
+from upskill.authoring.trigger.trigger import TriggerSession, make_trigger_plan
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
 from upskill.plain import dict_or_empty
 from upskill.reports.trigger import report_improvement, report_triggered
+from upskill.runs.planning.estimate import MIN_TURNS, estimate
 from upskill.runs.planning.plan import PlanOptions
 from upskill.skills import load_skills
 from upskill.suites.queries import PARTS, Queries, Query
@@ -311,8 +312,8 @@ def test_precision_recall_and_rates_are_those_worked_by_hand() -> None:
     # Clopper and Pearson's interval for two and for three of three, from tables.
     assert metrics.rates[2].interval == pytest.approx((0.0943, 0.9916), abs=1e-4)
     assert metrics.rates[0].interval == pytest.approx((0.2924, 1.0), abs=1e-4)
-    for estimate in filter(None, estimates):
-        assert 0.0 <= estimate.low < estimate.value < estimate.high <= 1.0
+    for each in filter(None, estimates):
+        assert 0.0 <= each.low < each.value < each.high <= 1.0
 
 
 def test_runs_of_one_query_are_not_taken_for_as_many_queries() -> None:
@@ -640,7 +641,7 @@ def test_notes_say_what_a_number_does_not(upskill: Upskill, six: Path) -> None:
     assert done.code == 0
 
 
-def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
+def test_the_estimate_counts_every_attempt(house: Path) -> None:
     skill = Skill.load(house / "skills" / GREETER)
     queries = Queries.parse(WORLD)
     options = PlanOptions(agent="tools", runs=2, bounds=Bounds(3))
@@ -650,8 +651,7 @@ def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
         "scripted:x": {"input": 1.0, "output": 2.0},
         "scripted:t": {"input": 1.0, "output": 2.0},
     }
-    expected = estimate_runs(plan, plan.trials(), prices)
-    assert expected.calls == len(queries) * 2 * 3
+    expected = estimate(plan, plan.trials(), prices)
     assert 0 < expected.cost_usd[0] < expected.cost_usd[1]
     improving = TriggerOptions(
         skill=str(skill.folder), students=("scripted:x",), repeats=2, attempts=4
@@ -660,7 +660,8 @@ def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
     session.models = Models(ModelContext(prices=prices))
     whole = estimate_improvement(session, queries, resolve("scripted:t"))
     seen, last = len(TRAIN) + len(VALIDATION), len(TEST)
-    assert whole.calls == 2 * 3 * (5 * seen + 2 * last) + 3 * 4
+    assert whole.calls == 2 * MIN_TURNS * (5 * seen + 2 * last) + 3 * 4
+    assert whole.cost_usd[0] < expected.cost_usd[0]
     both = make_trigger_plan(skill, queries, ("local", "scripted:x"))
     limits = {trial.model: both.output_limit(trial) for trial in both.trials()}
     assert limits == {"local": 64, "scripted:x": 4096}, (

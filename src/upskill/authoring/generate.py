@@ -10,20 +10,19 @@ A revision is kept unless it passes fewer of the shown cases. The fresh cases th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.inputs import Inputs, check, with_session
-from upskill.authoring.material.material import Material, Piece
-from upskill.authoring.material.stored import add_material
+from upskill.authoring.material.material import Material, Piece, add_material
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.revising import Failure, Proposal, RevisionRequest, Tried
-from upskill.authoring.revising.failures import failures_in_run, stored_failures
+from upskill.authoring.revising.failures import failures_in_run
 from upskill.authoring.revising.rewrite import propose_edits
 from upskill.authoring.saving.output import named_after
 from upskill.authoring.saving.provenance import (
@@ -34,10 +33,9 @@ from upskill.authoring.saving.provenance import (
     add_suite,
     shared_name,
 )
-from upskill.authoring.trigger.loop import evaluation_error
 from upskill.authoring.writing.grounding import mark_own_lines
-from upskill.authoring.writing.skill_writer import write_skill
-from upskill.authoring.writing.structured import forget_unusable_answers
+from upskill.authoring.writing.skill_writer import Draft, write_skill
+from upskill.authoring.writing.structured import Tell, no_message, together
 from upskill.authoring.writing.suite_writer import (
     TestWriter,
     WrittenCase,
@@ -47,25 +45,26 @@ from upskill.authoring.writing.suite_writer import (
     fix_checks,
     write_cases,
 )
-from upskill.authoring.writing.summarize import SMALL_BUDGET, material_budget, summarize
-from upskill.errors import CeilingReached, Paused, UpskillError
+from upskill.authoring.writing.summarize import material_budget, summarize
+from upskill.errors import CeilingReached, UpskillError
 from upskill.models import Address, Model
-from upskill.models.addresses import resolve
 from upskill.models.cache import track_usage
 from upskill.models.embedded.capacity import next_student
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
+from upskill.models.embedded.weight_files import weights_state
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
 from upskill.runs.planning.plan import Arm
-from upskill.runs.results.evaluation import Evaluation, is_too_weak
-from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redaction.redact import redact
-from upskill.verdicts.gate import judge_edit
+
+if TYPE_CHECKING:
+    from upskill.runs.results.evaluation import Evaluation
 
 ONLY_A_SENTENCE = (
     "This skill comes ONLY FROM THE MODEL'S MEMORY: there is no source. Pass one with --from (a document, a trace)"
@@ -75,10 +74,7 @@ ALSO_ITS_TESTS = (
     "Its tests would come from the same memory, so they could not show that either is right."
 )
 FIRST_DRAFT, OLDER_VERSION, REQUESTED = "first draft", "older version", "requested change"
-
-A = TypeVar("A")
-B = TypeVar("B")
-Learn = Callable[[Models], Awaitable[Trace]]
+KEPT, NOT_KEPT = "kept", "not kept"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,30 +82,29 @@ class Version:
     """A text of the skill, and what became of it."""
 
     skill: Skill
-    decision: str  # FIRST_DRAFT, …, "kept" or "not kept"
+    decision: str  # FIRST_DRAFT, …, KEPT or NOT_KEPT
     note: str = ""
     evaluation: Evaluation | None = None  # on shown cases
     proposal: Proposal | None = None
 
-    @property
-    def passes(self) -> int:
-        """Draws with the skill, on shown cases."""
-        rows = self.evaluation.outcomes if self.evaluation else ()
-        return sum(row.passed is True for row in rows if row.arm == "skill")
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class Made:
-    """What the rounds came to."""
+    """What the rounds came to, filled in while they run."""
 
-    version: Version
-    suite: Suite
-    versions: Sequence[Version]
-    evaluations: Sequence[Evaluation] = ()  # all of them
+    versions: list[Version] = field(default_factory=list[Version])
+    suite: Suite = Suite(())  # noqa: RUF009 - frozen
+    evaluations: list[Evaluation] = field(default_factory=list["Evaluation"])  # all of them
     held_out: Evaluation | None = None  # on fresh cases; on all, where none was shown
     shown: frozenset[str] = frozenset()  # ids of the cases that chose the text
     ended: str = ""  # why no further revision was tried
     halted: str = ""  # the ceiling that ended it
+    missing: list[str] = field(default_factory=list[str])  # what the teacher asked for in vain
+
+    @property
+    def version(self) -> Version:
+        """The best."""
+        return next(each for each in reversed(self.versions) if each.decision != NOT_KEPT)
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,6 @@ class Generated:
     calls: int  # of models, by this call
     previous: Path | None = None  # where the version that it replaced is kept
     feedback: tuple[str, ...] = ()  # what became of each review, in words
-    missing: tuple[str, ...] = ()  # what the teacher asked and nobody answered
     unchanged: bool = False  # the older skill, with new results at most
 
     def __repr__(self) -> str:
@@ -178,7 +172,7 @@ async def run(
     store: Store | None = None,
     models: Models | None = None,
     events: AuthoringEvents | None = None,
-    learn: Learn | None = None,
+    learn: Callable[[Models], Awaitable[Trace]] | None = None,
 ) -> Generated:
     """`learn` adds a session to the material: the teacher of `teach` does its task there."""
     events = events or AuthoringEvents()
@@ -191,11 +185,12 @@ async def run(
                 if learn:
                     trace = await learn(open_models)
                     inputs, recorded = with_session(inputs, trace), trace.usage
-                    _tell_all(told, inputs.notes)
+                    for note in inputs.notes:
+                        told.message(note)
                 work = await _open(inputs, opened, open_models, told)
-                made = await _make(work)
-        cost = _cost(inputs, recorded, used.values(), made, opened)
-        return _save(work, made, cost, open_models.ledger or Ledger())
+                await _make(work)
+        cost = _cost(work, recorded, used.values())
+        return _save(work, cost, open_models.ledger or Ledger())
 
 
 @contextmanager
@@ -214,13 +209,11 @@ def _once(events: AuthoringEvents, inputs: Inputs, store: Store) -> AuthoringEve
     """Where answers are awaited, the same command runs many times: each line is told once."""
     if inputs.teacher.provider != "handoff":
         return events
-    beginning = (
-        f"told:{digest([inputs.teacher.name, inputs.options.task, inputs.options.sources])}:"
-    )
-    told = set(store.notes(beginning))
+    search = digest([inputs.teacher.name, inputs.options.task, inputs.options.sources])
+    told = {*store.notes(f"told:{search}:")}
 
     def tell(line: str) -> None:
-        key = f"{beginning}{digest(line)}"
+        key = f"told:{search}:{digest(line)}"
         if key not in told:
             told.add(key)
             store.add_notes({key: "told"})
@@ -229,21 +222,20 @@ def _once(events: AuthoringEvents, inputs: Inputs, store: Store) -> AuthoringEve
     return replace(events, message=tell)
 
 
-def _tell_all(events: AuthoringEvents, notes: Iterable[str]) -> None:
-    for note in notes:
-        events.message(note)
-
-
 async def begin(inputs: Inputs, models: Models, events: AuthoringEvents) -> None:
     """Open all that will be asked, and say what it may cost: a missing key is found before anything is paid for."""
-    _tell_all(events, inputs.notes)
+    for note in inputs.notes:
+        events.message(note)
     student = inputs.student
     if student and student.provider == "local" and inputs.teacher.provider == "handoff":
-        from upskill.models.embedded.local import find_weights  # noqa: PLC0415 - only for embedded models
+        row = LOCAL_MODELS.get(student.model or DEFAULT_LOCAL_MODEL)
+        if row is None or weights_state(row) != "ready":
+            from upskill.models.embedded.local import find_weights  # noqa: PLC0415 - slow to import
 
-        await find_weights(student, models.context)  # loading them at each pause would take long
+            await find_weights(student, models.context)  # which loads nothing
     elif student:
         await models.get(student)
+    cases = len(inputs.own.cases) if inputs.own else 0
     if student and inputs.own:
         judge = inputs.plan(Skill.new("task", "A task.", "A task."), inputs.own).judge
         if judge:
@@ -251,12 +243,12 @@ async def begin(inputs: Inputs, models: Models, events: AuthoringEvents) -> None
     await models.get(inputs.teacher, "teacher")
     if inputs.writes_cases:
         await models.get(inputs.writer, "test writer")
+        cases += inputs.case_count
     options = inputs.options
     size = SearchSize(
         material=min(inputs.material.tokens, material_budget(inputs.teacher)),
         tokens=options.tokens,
-        cases=(len(inputs.own.cases) if inputs.own else 0)
-        + (inputs.case_count if inputs.writes_cases else 0),
+        cases=cases,
         attempts=inputs.attempts,
         acts=options.student_acts,
     )
@@ -287,35 +279,31 @@ class Work:
     writer: TestWriter
     events: AuthoringEvents
     material: Material  # notes on it, where it is long
-    evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
-    missing: list[str] = field(default_factory=list[str])
+    made: Made = field(default_factory=Made)
 
     def tell(self, line: str) -> None:
         self.events.message(line)
 
 
 async def _open(inputs: Inputs, store: Store, models: Models, events: AuthoringEvents) -> Work:
+    async def read(address: Address, model: Model) -> Material:
+        limit = material_budget(address)
+        return await summarize(inputs.material, model, budget=limit, tell=events.message)
+
     teacher = await models.get(inputs.teacher, "teacher")
-    budget = material_budget(inputs.teacher)
-    async with forget_unusable_answers(models):
-        material = await summarize(inputs.material, teacher, budget=budget, tell=events.message)
+    material = await read(inputs.teacher, teacher)
     if not material.pieces and not material.skill:
         also = f" {ALSO_ITS_TESTS}" if inputs.writes_cases else ""
         events.message(f"{ONLY_A_SENTENCE}{also}")
-    read = material
-    test_writer = teacher
-    if inputs.writer != inputs.teacher:
+    test_writer, known = teacher, material
+    if inputs.writes_cases:
         test_writer = await models.get(inputs.writer, "test writer")
-        limit = material_budget(inputs.writer)
-        if inputs.writes_cases:
-            read = await summarize(inputs.material, test_writer, budget=limit, tell=events.message)
-    elif inputs.writes_cases:
-        test_writer = await models.get(inputs.writer, "test writer")
+        if inputs.writer != inputs.teacher:
+            known = await read(inputs.writer, test_writer)
     writer = TestWriter(
         model=test_writer,
-        material=read,
+        material=known,
         author=inputs.writer.name,
-        small=material_budget(inputs.writer) < SMALL_BUDGET,
         acts=inputs.options.student_acts,
         existing=inputs.own.cases if inputs.own else (),
     )
@@ -330,59 +318,25 @@ async def _open(inputs: Inputs, store: Store, models: Models, events: AuthoringE
     )
 
 
-async def together(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
-    """Both, at once. What waits for answers by hand is named in one Paused."""
-    done = await asyncio.gather(first, second, return_exceptions=True)
-    failed = [each for each in done if isinstance(each, BaseException)]
-    for error in failed:
-        if not isinstance(error, Paused):
-            raise error
-    if failed:
-        raise Paused(file for each in failed if isinstance(each, Paused) for file in each.files)
-    return done  # pyright: ignore[reportReturnType] - none of them is an error
-
-
-async def _make(work: Work) -> Made:
-    inputs = work.inputs
+async def _make(work: Work) -> None:
+    inputs, made = work.inputs, work.made
     first, cases = await together(_first_text(work), _first_cases(work))
+    made.versions.append(first)
     if inputs.writes_cases and not inputs.own:
-        check_enough(cases, inputs.case_count)
+        check_enough(cases, len(cases), inputs.case_count)
     _save_draft(work, first.skill, cases)
-    answered, _ = await together(_answers(work, cases), _try_meanwhile(work, first, cases))
-    if inputs.student is None:
-        fixed = await _fixed(work, answered)
-        _store(work, [replace(first, decision=UNPROVEN)])
-        return Made(version=first, suite=_suite_of(work, fixed), versions=[first])
-    versions = [first]
+    answers = add_answers(work.writer, cases, tell=work.tell)
+    answered, _ = await together(answers, _try_meanwhile(work, first, cases))
+    made.suite = _suite_of(work, answered)
     try:
-        if worse := await _breaks_own_cases(work, first):
-            kept = Version(skill=_older(work), decision=OLDER_VERSION)
-            dropped = replace(first, decision="not kept", note=worse)
-            work.tell(f"✖ {REQUESTED}: {worse}. The older text is kept.")
-            suite = inputs.own or Suite(())
-            return _stored(work, Made(version=kept, suite=suite, versions=[kept, dropped]))
-        shown = _shown_cases(work, answered, only_sound=True)
-        first = await _try_on(work, first, shown, is_first=True)
-        versions = [first]
-        fixed, proposal = await together(_fixed(work, answered), _revised(work, first, shown, []))
-        suite = _suite_of(work, fixed)
-        shown = _shown_cases(work, fixed)
-        if shown:
-            first = await _try_on(work, first, shown)
-            versions = [first]
-        best, ended = await _revise_all(work, versions, proposal, shown)
+        if inputs.student:
+            await _prove(work, first, answered)
+        else:
+            made.suite = _suite_of(work, await _fixed(work, answered), tell=work.tell)
+            made.versions[0] = replace(first, decision=UNPROVEN)
     except CeilingReached as reached:
-        suite = _suite_of(work, answered, strictly=False)
-        halted = Made(version=versions[0], suite=suite, versions=versions, halted=reached.message)
-        return _stored(work, replace(halted, shown=frozenset(case.id for case in suite.train)))
-    made = Made(
-        version=best,
-        suite=suite,
-        versions=versions,
-        shown=frozenset(case.id for case in shown),
-        ended=ended,
-    )
-    return _stored(work, await _decide(work, made))
+        made.halted = reached.message
+    _store(work)
 
 
 async def _first_text(work: Work) -> Version:
@@ -390,47 +344,42 @@ async def _first_text(work: Work) -> Version:
     if older and not inputs.requested:
         return Version(skill=older, decision=OLDER_VERSION)
     if older:
-        student = inputs.student or resolve(
-            inputs.options.settings.student or "local", keys=inputs.keys
-        )
-        known = _known_failures(work, older, student)
-        asked = replace(_revision(work, older, known), title="1-revision")
-        proposal = await propose_edits(asked)
+        failures = inputs.feedback.failures
+        proposal = await propose_edits(_revision(work, older, failures, title="1-revision"))
         if proposal is None or not proposal.edits:
             return Version(skill=older, decision=OLDER_VERSION, note="no edit could be applied")
         return Version(skill=proposal.skill, decision=REQUESTED, proposal=proposal)
     work.tell(f"Generating skill with {inputs.teacher.name}...")
     draft = await _write_text(work, work.material)
-    answers = await _ask_person(work, draft.missing)
-    if answers:
+    if answers := await _ask_person(work, draft.missing):
         material = replace(work.material, pieces=(*work.material.pieces, *answers))
         draft = await _write_text(work, material)
-    work.missing.extend(draft.missing)
+    work.made.missing += draft.missing
     return Version(skill=draft.skill, decision=FIRST_DRAFT)
 
 
-async def _write_text(work: Work, material: Material) -> Any:
+async def _write_text(work: Work, material: Material) -> Draft:
     inputs, options = work.inputs, work.inputs.options
-    async with forget_unusable_answers(work.models):
-        return await write_skill(
-            material,
-            work.teacher,
-            options.tokens,
-            file_tokens=options.file_tokens,
-            opens_files=options.student_acts,
-            small_student=inputs.student is None or inputs.student.provider == "local",
-            name=inputs.name,
-            budget=material_budget(inputs.teacher),
-            tell=work.tell,
-        )
+    return await write_skill(
+        material,
+        work.teacher,
+        options.tokens,
+        file_tokens=options.file_tokens,
+        opens_files=options.student_acts,
+        small_student=inputs.student is None or inputs.student.provider == "local",
+        name=inputs.name,
+        budget=material_budget(inputs.teacher),
+        tell=work.tell,
+    )
 
 
 async def _ask_person(work: Work, questions: Sequence[str]) -> list[Piece]:
     """The answers, as evidence. They are stored, so that nobody is asked twice."""
     answers: list[Piece] = []
     replies, ask = work.models.replies, work.events.ask
-    for number, question in enumerate(questions if ask else (), start=1):
-        assert ask is not None
+    if ask is None:
+        return []
+    for number, question in enumerate(questions, start=1):
         key = digest(["question of a teacher", work.material.task, question])
         answer = replies.reply(key) if replies else None
         if answer is None:
@@ -451,58 +400,41 @@ async def _first_cases(work: Work) -> list[WrittenCase]:
         work.tell(
             f"{inputs.older.name} has no tests of its own, so upskill cannot check that what worked before still works."
         )
-    work.tell(
-        "Generating test cases for the request..." if inputs.own else "Generating test cases..."
-    )
-    async with forget_unusable_answers(work.models):
-        return await write_cases(work.writer, inputs.case_count, tell=work.tell)
-
-
-async def _answers(work: Work, cases: Sequence[WrittenCase]) -> list[WrittenCase]:
-    if not cases or work.writer.small:
-        return [*cases]
-    async with forget_unusable_answers(work.models):
-        return await add_answers(work.writer, cases, tell=work.tell)
+    what = "test cases for the request" if inputs.own else "test cases"
+    work.tell(f"Generating {what}...")
+    return await write_cases(work.writer, inputs.case_count, tell=work.tell)
 
 
 async def _fixed(work: Work, cases: Sequence[WrittenCase]) -> list[WrittenCase]:
-    if work.writer.small:
-        return [*cases]
-    broken = sum(not each.is_sound for each in cases)
+    broken = sum(each.sound is None for each in cases)
     if broken:
         work.tell(f"Sending back {counted(broken, 'case')} to be fixed.")
     return await fix_checks(work.writer, cases)
 
 
-def _suite_of(work: Work, cases: Sequence[WrittenCase], *, strictly: bool = True) -> Suite:
-    """The sound cases that were written, and those that were there."""
+def _suite_of(work: Work, cases: Sequence[WrittenCase], tell: Tell | None = None) -> Suite:
+    """The sound cases that were written, and those that were there. With `tell`, they have to be enough."""
     own, count = work.inputs.own, work.inputs.case_count
     if not work.inputs.writes_cases:
         return own or Suite(())
     try:
-        new = as_suite(cases, count if strictly else 0, own.cases if own else (), work.tell)
+        new = as_suite(cases, count if tell else 0, 1 if own else 3, tell or no_message)
     except UpskillError as error:
-        if own is None and strictly:
-            raise
-        work.tell(f"No new cases are used: {error.message}.")
-        return own or Suite(())
+        if tell is None or own is None:
+            if tell:
+                raise
+            return own or Suite(())
+        tell(f"No new cases are used: {error.message}.")
+        return own
     return replace(own, cases=(*own.cases, *new.cases)) if own else new
 
 
-def _shown_cases(
-    work: Work, cases: Sequence[WrittenCase], *, only_sound: bool = False
-) -> tuple[Case, ...]:
+def _shown(work: Work, suite: Suite, cases: Sequence[WrittenCase]) -> tuple[Case, ...]:
     """The cases that the student runs before the end: new ones, or a brought suite's that are not held out."""
     if not work.inputs.attempts:
         return ()
-    if only_sound and cases:
-        return tuple(
-            each.case for each in cases if each.case and each.is_sound and not each.is_fresh
-        )
     new = {each.id for each in cases}
-    suite = _suite_of(work, cases)
-    written = tuple(case for case in suite.train if case.id in new)
-    return written or suite.train
+    return tuple(case for case in suite.train if case.id in new) or suite.train
 
 
 async def _try_meanwhile(work: Work, first: Version, cases: Sequence[WrittenCase]) -> None:
@@ -512,59 +444,85 @@ async def _try_meanwhile(work: Work, first: Version, cases: Sequence[WrittenCase
         return
     try:
         await _breaks_own_cases(work, first)
-        shown = _shown_cases(work, cases, only_sound=True)
-        if shown:
+        suite = _suite_of(work, cases)
+        if cases and (shown := _shown(work, suite, cases)):
             name = inputs.student.name
             work.tell(f"Evaluating on {name}... ({counted(len(shown), 'shown case')})")
             await _evaluate(work, first.skill, shown)
-        fresh = tuple(each.case for each in cases if each.case and each.is_sound and each.is_fresh)
+        new = {each.id for each in cases}
+        fresh = tuple(case for case in suite.held_out if case.id in new)
         if fresh and inputs.plan(first.skill, Suite(fresh)).exact:
             await _evaluate(work, first.skill, fresh, arms=("baseline",))
     except CeilingReached:
         return  # said where the results are read
 
 
+async def _prove(work: Work, first: Version, cases: Sequence[WrittenCase]) -> None:
+    """Revise the text on the shown cases, and measure it once on the fresh ones."""
+    inputs, made = work.inputs, work.made
+    if worse := await _breaks_own_cases(work, first):
+        assert inputs.older is not None
+        assert inputs.own is not None
+        older = Version(skill=inputs.older, decision=OLDER_VERSION)
+        made.versions = [older, replace(first, decision=NOT_KEPT, note=worse)]
+        made.suite = inputs.own
+        work.tell(f"✖ {REQUESTED}: {worse}. The older text is kept.")
+        return
+    shown = _shown(work, made.suite, cases)
+    first = await _try_on(work, first, shown)
+    if first.evaluation:
+        if first.evaluation.too_many_errors:
+            raise UpskillError(
+                f"the skill cannot be evaluated: {first.evaluation.why_failed}",
+                f"`upskill show {first.evaluation.run.id}` has more. Fix this, then run the same command again:"
+                " finished trials are kept. --no-eval skips the evaluation.",
+            )
+        verdict = first.evaluation.verdicts[0]
+        without, with_it = verdict.baseline, verdict.skill
+        passed = f"{with_it.passed} of {with_it.scored}"
+        work.tell(f"  {without.passed} of {without.scored} → {passed} answers pass")
+    made.shown = frozenset(case.id for case in shown)
+    fixed, proposal = await together(_fixed(work, cases), _propose(work, first, shown))
+    made.suite = _suite_of(work, fixed, tell=work.tell)
+    shown = _shown(work, made.suite, fixed)
+    made.shown = frozenset(case.id for case in shown)
+    made.versions = [await _try_on(work, first, shown)]
+    made.ended = await _revise(work, proposal, shown)
+    await _decide(work)
+
+
 async def _breaks_own_cases(work: Work, version: Version) -> str:
     """Why a changed text is worse than the older one on the skill's own cases, in words; empty if it is not."""
-    inputs = work.inputs
-    own, older = inputs.own, inputs.older
+    from upskill.verdicts.gate import judge_edit  # noqa: PLC0415 - slow to import
+
+    own, older = work.inputs.own, work.inputs.older
     if own is None or older is None or version.skill.visible_hash == older.visible_hash:
         return ""
     evaluation = await _evaluate(work, version.skill, own.cases, reference=older)
-    verdict = evaluation.verdicts[0]
     rounds = evaluation.plan.runs
-    assessed = judge_edit(verdict, evaluation.outcomes, rounds=rounds, most=rounds)
+    assessed = judge_edit(evaluation.verdicts[0], evaluation.outcomes, rounds=rounds, most=rounds)
     if assessed.mark == "block":
         return assessed.words
     work.tell(f"  the skill's own {counted(len(own.cases), 'case')}: {assessed.words}")
     return ""
 
 
-async def _try_on(
-    work: Work, version: Version, shown: tuple[Case, ...], *, is_first: bool = False
-) -> Version:
+async def _try_on(work: Work, version: Version, shown: tuple[Case, ...]) -> Version:
     if not shown:
         return version
-    evaluation = await _evaluate(work, version.skill, shown)
-    if is_first:
-        if evaluation.too_many_errors:
-            hint = " --no-eval skips the evaluation."
-            raise evaluation_error("the skill cannot be evaluated", evaluation, hint=hint)
-        verdict = evaluation.verdicts[0]
-        without, with_it = verdict.baseline, verdict.skill
-        passed = f"{with_it.passed} of {with_it.scored}"
-        work.tell(f"  {without.passed} of {without.scored} → {passed} answers pass")
-    return replace(version, evaluation=evaluation)
+    return replace(version, evaluation=await _evaluate(work, version.skill, shown))
 
 
-async def _revised(
-    work: Work, best: Version, shown: tuple[Case, ...], tried: Sequence[Tried], attempt: int = 1
+async def _propose(
+    work: Work,
+    best: Version,
+    shown: tuple[Case, ...],
+    tried: Sequence[Tried] = (),
+    attempt: int = 1,
 ) -> Proposal | None:
-    """A proposal that reads all failures; None where there is nothing to mend, or no edit can be applied."""
+    """A proposal that reads all failures; None where there is nothing to fix, or no edit can be applied."""
     inputs = work.inputs
     failures = _failures(work, best)
-    if attempt == 1 and inputs.older and not inputs.requested and inputs.student:
-        failures += _known_failures(work, best.skill, inputs.student)
     if not shown or not failures:
         return None
     work.tell(
@@ -572,67 +530,59 @@ async def _revised(
     )
     failing = {failure.case for failure in failures}
     asked = replace(
-        _revision(work, best.skill, failures),
+        _revision(work, best.skill, failures, title=f"{2 + attempt}-revision"),
         passing=[case.prompt for case in shown if case.id not in failing],
         cases=shown,
         run=partial(_run_for_refiner, work),
         tried=tried,
         attempt=attempt,
-        title=f"{2 + attempt}-revision",
     )
     return await inputs.refiner(asked)
 
 
-async def _revise_all(
-    work: Work, versions: list[Version], proposal: Proposal | None, shown: tuple[Case, ...]
-) -> tuple[Version, str]:
-    """The best version on the shown cases, and why no further one was tried. `versions` gets each that is."""
-    best = versions[0]
+async def _revise(work: Work, proposal: Proposal | None, shown: tuple[Case, ...]) -> str:
+    """Try one revision after the other on the shown cases; returns why no further one was tried."""
+    made = work.made
     tried: list[Tried] = []
     for attempt in range(1, work.inputs.attempts + 1):
+        best = made.version
         if attempt > 1:
-            proposal = await _revised(work, best, shown, tried, attempt)
+            proposal = await _propose(work, best, shown, tried, attempt)
         if proposal is None:
             failures = bool(_failures(work, best))
-            return best, "no edit could be applied" if failures else "every shown case passes"
+            return "no edit could be applied" if failures else "every shown case passes"
         if not proposal.edits:
-            return best, "the teacher would change nothing"
-        version = Version(skill=proposal.skill, decision="not kept", proposal=proposal)
+            return "the teacher would change nothing"
+        version = Version(skill=proposal.skill, decision=NOT_KEPT, proposal=proposal)
         version = await _try_on(work, version, shown)
-        draws = (
-            len([row for row in version.evaluation.outcomes if row.arm == "skill"])
-            if version.evaluation
-            else 0
-        )
-        note = f"passes {version.passes} of {draws}, {best.passes} before"
+        passed, before = _passed(version), _passed(best)
+        note = f"passes {sum(passed)} of {len(passed)}, {sum(before)} before"
         worse = await _breaks_own_cases(work, version)
-        if version.passes >= best.passes and not worse:
-            version = replace(version, decision="kept")
-            best = version
-        version = replace(version, note=f"{note}; {worse}" if worse else note)
-        work.tell(f"  revision {attempt}: {version.note}: {version.decision}")
+        decision = KEPT if sum(passed) >= sum(before) and not worse else NOT_KEPT
+        version = replace(version, decision=decision, note=f"{note}; {worse}" if worse else note)
+        work.tell(f"  revision {attempt}: {version.note}: {decision}")
         tried.append(Tried(proposal.edits, version.note, tuple(_failures(work, version))))
-        versions.append(version)
-    return best, "all attempts are used" if work.inputs.attempts else "no revision was asked for"
+        made.versions.append(version)
+    return "all attempts are used" if work.inputs.attempts else "no revision was asked for"
 
 
-async def _decide(work: Work, made: Made) -> Made:
+def _passed(version: Version) -> list[bool]:
+    """Of each draw with the skill, on shown cases."""
+    rows = version.evaluation.outcomes if version.evaluation else ()
+    return [row.passed is True for row in rows if row.arm == "skill"]
+
+
+async def _decide(work: Work) -> None:
     """The fresh cases, once; all cases, where none was shown."""
-    assert work.inputs.student is not None
-    fresh = tuple(case for case in made.suite.held_out if case.id not in made.shown)
-    cases = fresh if made.shown else made.suite.cases
-    if not cases:
-        return made
-    kind = "fresh case" if made.shown else "case"
-    name = work.inputs.student.name
-    work.tell(f"Evaluating on {name}... ({counted(len(cases), kind)}, once)")
-    try:
-        evaluation = await _evaluate(
-            work, made.version.skill, cases, suite=made.suite, reported=True
-        )
-    except CeilingReached as reached:
-        return replace(made, halted=reached.message)
-    return replace(made, held_out=evaluation)
+    made, student = work.made, work.inputs.student
+    assert student is not None
+    cases, kind = made.suite.cases, "case"
+    if made.shown:
+        cases = tuple(case for case in made.suite.held_out if case.id not in made.shown)
+        kind = "fresh case"
+    if cases:
+        work.tell(f"Evaluating on {student.name}... ({counted(len(cases), kind)}, once)")
+        made.held_out = await _evaluate(work, made.version.skill, cases, reported=True)
 
 
 # What the rounds use
@@ -644,15 +594,16 @@ async def _evaluate(
     skill: Skill,
     cases: tuple[Case, ...],
     *,
-    suite: Suite | None = None,
     reference: Skill | None = None,
     arms: tuple[Arm, ...] = (),
     reported: bool = False,
 ) -> Evaluation:
     """CeilingReached where a ceiling ends it."""
-    inputs = work.inputs
-    whole = suite or inputs.own or Suite((), "generated")
-    plan = inputs.plan(skill, Suite(cases, whole.source, whole.max_output_tokens), reference)
+    from upskill.runs.running.evaluate import RunOptions, evaluate  # noqa: PLC0415 - slow to import
+
+    inputs, known = work.inputs, work.made.evaluations
+    whole = work.made.suite if reported else inputs.own or Suite((), "generated")
+    plan = inputs.plan(skill, replace(whole, cases=cases), reference)
     plan = replace(plan, arms=arms) if arms else plan
     options = RunOptions(
         executor=inputs.executor, purpose="eval" if reported else "search", partial=True
@@ -660,9 +611,8 @@ async def _evaluate(
     evaluation = await evaluate(
         plan, store=work.store, models=work.models, options=options, events=work.events
     )
-    known = {each.run.id for each in work.evaluations}
-    if evaluation.run.id not in known:
-        work.evaluations.append(evaluation)
+    if evaluation.run.id not in {each.run.id for each in known}:
+        known.append(evaluation)
     if evaluation.halted and not reported:
         raise CeilingReached(evaluation.halted)
     return evaluation
@@ -684,12 +634,7 @@ def _failures(work: Work, version: Version) -> list[Failure]:
     return failures_in_run(work.store, evaluation.run, evaluation.plan.suite.by_id)
 
 
-def _known_failures(work: Work, skill: Skill, student: Address) -> list[Failure]:
-    stored = stored_failures(work.store, skill, student, work.inputs.own)
-    return [*work.inputs.feedback.failures, *stored]
-
-
-def _revision(work: Work, skill: Skill, failures: Sequence[Failure]) -> RevisionRequest:
+def _revision(work: Work, skill: Skill, failures: Sequence[Failure], title: str) -> RevisionRequest:
     options = work.inputs.options
     return RevisionRequest(
         model=work.teacher,
@@ -698,22 +643,13 @@ def _revision(work: Work, skill: Skill, failures: Sequence[Failure]) -> Revision
         failures=failures,
         tokens=options.tokens,
         file_tokens=options.file_tokens,
+        title=title,
     )
 
 
-def _older(work: Work) -> Skill:
-    assert work.inputs.older is not None
-    return work.inputs.older
-
-
-def _stored(work: Work, made: Made) -> Made:
-    _store(work, made.versions)
-    return replace(made, evaluations=tuple(work.evaluations))
-
-
-def _store(work: Work, versions: Sequence[Version]) -> None:
+def _store(work: Work) -> None:
     """Every text that was tried, for `upskill versions`."""
-    inputs = work.inputs
+    inputs, versions = work.inputs, work.made.versions
     search = digest(
         [inputs.material.task, inputs.teacher.name, inputs.student, inputs.options.agent]
     )
@@ -728,7 +664,7 @@ def _store(work: Work, versions: Sequence[Version]) -> None:
             verdict["run"] = version.evaluation.run.id
         if version.proposal:
             verdict["proposal"] = version.proposal.to_dict()
-        accepted = version.decision != "not kept"
+        accepted = version.decision != NOT_KEPT
         stored = work.store.add_candidate(
             search, version.skill, parent, accepted, version.note or version.decision, verdict
         )
@@ -745,21 +681,22 @@ def _save_draft(work: Work, skill: Skill, cases: Sequence[WrittenCase]) -> None:
     folder = inputs.destination.draft_folder(skill)
     if inputs.older or folder is None:
         return
-    suite = Suite(tuple(each.case for each in cases if each.case and each.is_sound), "generated")
-    skill = _with_record(inputs, named_after(folder, skill), DRAFT)
+    suite = Suite(tuple(each.sound for each in cases if each.sound), "generated")
+    skill = _with_record(work, named_after(folder, skill), DRAFT)
     inputs.destination.save(add_suite(skill, suite), folder)
     work.tell(f"Saved the unproven draft to {folder}.")
 
 
-def _save(work: Work, made: Made, cost: SearchCost, ledger: Ledger) -> Generated:
-    inputs, skill = work.inputs, made.version.skill
+def _save(work: Work, cost: SearchCost, ledger: Ledger) -> Generated:
+    inputs, made = work.inputs, work.made
+    skill = made.version.skill
     folder = inputs.destination.choose_folder(skill)
     is_changed = inputs.older is None or inputs.older.visible_hash != skill.visible_hash
-    skill = _with_record(inputs, named_after(folder, skill), UNPROVEN, made)
+    skill = _with_record(work, named_after(folder, skill), UNPROVEN)
     skill = Provenance.of(skill).with_cost(cost).add_to(skill)
     # Cases for a change that was not made would only fail.
     suite = made.suite if is_changed or not inputs.own else inputs.own
-    skill = _with_seen(inputs, add_suite(skill, suite), made)
+    skill = _with_seen(work, add_suite(skill, suite))
     skill, previous = inputs.destination.save(skill, folder)
     if inputs.requested and not is_changed:
         why = next((each.note for each in made.versions if each.note), "no edit could be applied")
@@ -779,21 +716,21 @@ def _save(work: Work, made: Made, cost: SearchCost, ledger: Ledger) -> Generated
         calls=ledger.calls,
         previous=previous,
         feedback=tuple(inputs.feedback.outcomes()),
-        missing=tuple(work.missing),
         unchanged=not is_changed,
     )
 
 
-def _with_record(inputs: Inputs, skill: Skill, state: str, made: Made | None = None) -> Skill:
-    """The skill with who made it, from what, and how it did; `state` where it was not evaluated."""
+def _with_record(work: Work, skill: Skill, state: str) -> Skill:
+    """The skill with who made it, from what, and how it did; `state` where nothing was measured."""
+    inputs, made = work.inputs, work.made
     provenance = Provenance.of(skill)
     older, teacher, task = inputs.older, inputs.teacher.name, inputs.material.task
     if older is None:
         provenance = provenance.with_author(teacher, task)
     elif older.visible_hash != skill.visible_hash:
         provenance = provenance.with_request(teacher, task)
-    evaluation = made and (made.held_out or made.version.evaluation)
-    if made and evaluation:
+    evaluation = made.held_out or made.version.evaluation
+    if evaluation and evaluation.verdicts[0].skill.scored:
         verdict = evaluation.verdicts[0]
         result = {
             "test_pass_rate": verdict.skill.pass_rate,
@@ -819,6 +756,8 @@ def evaluated_cases(made: Made) -> str:
 
 
 def student_notes(generated: Generated) -> list[str]:
+    from upskill.runs.results.evaluation import is_too_weak  # noqa: PLC0415 - slow to import
+
     evaluation, student = generated.held_out or generated.fit, generated.student
     if evaluation is None or student is None or student.provider != "local":
         return []
@@ -833,12 +772,13 @@ def student_notes(generated: Generated) -> list[str]:
     return notes
 
 
-def _with_seen(inputs: Inputs, skill: Skill, made: Made) -> Skill:
+def _with_seen(work: Work, skill: Skill) -> Skill:
     """The shown cases chose the text, so their results belong to the one before; the fresh ones measured it."""
-    before = inputs.older.text_hash if inputs.older else ""
-    compared = [each for each in made.evaluations if each.plan.reference_skill]
-    for evaluation in compared:
-        skill = skill.with_seen(evaluation.plan.suite.by_id, before)
+    made, older = work.made, work.inputs.older
+    before = older.text_hash if older else ""
+    for evaluation in made.evaluations:
+        if evaluation.plan.reference_skill:
+            skill = skill.with_seen(evaluation.plan.suite.by_id, before)
     if made.versions[0].evaluation:
         skill = skill.with_seen(made.shown, before)
     if made.held_out:
@@ -846,14 +786,9 @@ def _with_seen(inputs: Inputs, skill: Skill, made: Made) -> Skill:
     return skill
 
 
-def _cost(
-    inputs: Inputs,
-    recorded: Usage,
-    used: Iterable[tuple[str, Usage]],
-    made: Made,
-    store: Store,
-) -> SearchCost:
+def _cost(work: Work, recorded: Usage, used: Iterable[tuple[str, Usage]]) -> SearchCost:
     """`recorded` is a lesson's, whose replies may have been paid for long ago."""
+    inputs = work.inputs
     by_role = {"teacher": recorded, "test writer": NO_USAGE}
     for role, usage in used:
         if role in by_role:
@@ -863,7 +798,7 @@ def _cost(
         for role, usage in by_role.items()
         if usage != NO_USAGE
     }
-    runs = [evaluation.run for evaluation in made.evaluations]
     older = inputs.older.visible_hash if inputs.older else ""
     search = digest([inputs.material.task, inputs.teacher.name, older])
-    return SearchCost(search, writing | store.spent(*runs))
+    runs = (evaluation.run for evaluation in work.made.evaluations)
+    return SearchCost(search, writing | work.store.spent(*runs))

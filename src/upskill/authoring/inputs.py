@@ -8,9 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.material.material import Material, Tools, no_task, read_material
+from upskill.authoring.material.material import (
+    Material,
+    Tools,
+    no_task,
+    read_material,
+    with_stored,
+)
 from upskill.authoring.material.sessions import latest_goal
-from upskill.authoring.material.stored import with_stored
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.revising import REFINERS, Refiner
 from upskill.authoring.revising.feedback import Feedback, read_feedback

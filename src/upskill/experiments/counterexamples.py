@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from upskill.authoring.material.material import Material
 from upskill.authoring.saving.provenance import shared_name
-from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.errors import UpskillError, UsageError
 from upskill.experiments.ablation import FRESH_SEEDS, holm, log_wealth
@@ -206,21 +205,20 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
     """The plan with proposals as its cases, and about as many repeats as they take."""
     cases: Sequence[Case] = settings.proposals
     if not cases:
-        async with forget_unusable_answers(engine.models):
-            written = await write_suite(
-                replace(settings.material or Material(""), skill=plan.skill),
-                await engine.open_model(settings.challenger, "test writer"),
-                count=settings.count,
-                author=shared_name(settings.challenger),
-                existing=plan.suite.cases,
-                acts=plan.acts,
-                challenges=True,
-                tell=engine.tell,
+        written = await write_suite(
+            replace(settings.material or Material(""), skill=plan.skill),
+            await engine.open_model(settings.challenger, "test writer"),
+            count=settings.count,
+            author=shared_name(settings.challenger),
+            existing=plan.suite.cases,
+            acts=plan.acts,
+            challenges=True,
+            tell=engine.tell,
+        )
+        if not written.cases:
+            raise UpskillError(
+                "no proposal passed the gate", "Choose another model with --challenger."
             )
-            if not written.cases:
-                raise UpskillError(
-                    "no proposal passed the gate", "Choose another model with --challenger."
-                )
         cases = [replace(case, held_out=False) for case in written.cases]
     suite = Suite(tuple(cases), "proposals", plan.suite.max_output_tokens)
     return replace(plan, suite=suite, arms=BOTH_ARMS, runs=(PATIENCE + MAX_ROUNDS) // 4)

@@ -31,6 +31,7 @@ from upskill.verdicts.verdict import Verdict
 
 STEP_WIDTH = 110  # characters
 NONE_SHOWN = "No case influenced the skill, so all of them are fresh."
+NOTHING_GRADED = "No answer was graded, so nothing is proven. Run the same command again."
 ALL_SHOWN = "No case is fresh: the skill was chosen with these cases, so expect less elsewhere."
 
 
@@ -62,9 +63,8 @@ def report_generated(generated: Generated, lesson: Mapping[str, Any] | None = No
 def _saved(generated: Generated) -> str:
     saved = f"Saved to {generated.folder}: about {generated.skill.tokens:,} tokens."
     if generated.unchanged:
-        saved = (
-            f"The skill in {generated.folder} is the older one, unchanged, with its new results."
-        )
+        results = ", with its new results" if is_proven(generated.skill) else ""
+        saved = f"The skill in {generated.folder} is the older one, unchanged{results}."
     return f"{saved} Spent: {_spent(generated)}." if generated.spent else saved
 
 
@@ -95,10 +95,12 @@ def _notes(generated: Generated) -> Iterator[Note]:
             yield from find_alarms(each, "")
     for line in _grounding_notes(generated):
         yield Note(line, "caveat")
-    if generated.missing:
+    if made.missing:
         what = "Missing from the material (run again with --ask to answer):"
-        yield Note(what, "caveat", generated.missing)
-    if reported:
+        yield Note(what, "caveat", tuple(made.missing))
+    if reported and not reported.verdicts[0].skill.scored:
+        yield Note(NOTHING_GRADED, "caveat")
+    elif reported:
         yield from _notes_on_rounds(made)
     for line in student_notes(generated):
         yield Note(line, "caveat")
@@ -190,7 +192,8 @@ def _to_json(generated: Generated) -> dict[str, Any]:
         "making": generated.cost.to_dict(),
         "redacted": dict(material.redacted),
         **pick(material, "sources", "left_out"),
-        **pick(generated, "feedback", "missing"),
+        **pick(generated, "feedback"),
+        "missing": made.missing,
     }
 
 

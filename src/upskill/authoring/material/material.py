@@ -2,6 +2,10 @@
 
 Ids: `e1` an example, `d3` a part of a document, `s12` a step of a session (`r2-s12` of the second one), `a1` an answer
 to a question of the teacher. Nothing here judges what a step is worth: the teacher gets the steps in the order of time.
+
+What a skill was made from is kept in its folder as `evals/material.jsonl`, never installed or packed. A row is a piece:
+`{"id", "kind", "from", "text"}`. With `sha256` in place of the text, the piece is known and not kept (the examples of
+this repository are like that); with `"part": true`, the text is only its beginning.
 """
 
 from __future__ import annotations
@@ -9,32 +13,33 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
 from upskill.authoring.material.mcp import list_tools
 from upskill.authoring.material.sessions import in_order_of_time, session_labels
-from upskill.authoring.saving.provenance import OWN_KNOWLEDGE
+from upskill.authoring.saving.provenance import MATERIAL, OWN_KNOWLEDGE, Provenance
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
-from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text, load_json, short
+from upskill.plain import as_list, counted, dict_or_empty, digest_text, load_json, short
 from upskill.skills import Skill, estimate_tokens
 from upskill.skills.markdown import read_fences
-from upskill.traces import FORMATS, Step, Trace
+from upskill.traces import FORMATS, Trace
 from upskill.traces.formats import Sample, describe_skipped, detect_format, read_trace
-from upskill.traces.redaction.redact import Redactor, redact_trace
+from upskill.traces.redaction.redact import Redactor, redact, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
-PieceKind = Literal["example", "tool", "document", "step", "quotation", "failure", "note", "answer"]
 TASK = "task"  # may be cited like a piece, as may OWN_KNOWLEDGE
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about
 MAX_EXCERPT = 400  # characters of a piece that are stored with a skill that cites it
 MAX_FILES = 1_000  # of a folder
+MAX_REASONS = 3  # why files of a folder were left out
 MANIFESTS = ("SKILL.md", "skill.md")
 _REMINDER = re.compile(r"\s*<system-reminder>.*?</system-reminder>", re.S)
 
@@ -55,7 +60,7 @@ class Document:
 @dataclass(frozen=True, slots=True)
 class Piece:
     id: str
-    kind: PieceKind
+    kind: str  # example, tool, document, step, failure, note, answer
     text: str
     source: str = ""  # for people
     based_on: tuple[str, ...] = ()  # the pieces that a note or a quotation is made from
@@ -170,7 +175,7 @@ def read_material(
     # Sessions are redacted before they become JSON, in which the `\n` after a password would look like a part of it.
     sessions = in_order_of_time(traces)
     for number, label in enumerate(session_labels(sessions)):
-        steps, about = _step_pieces(sessions, number, label)
+        steps, about = _step_pieces(sessions[number], number, label)
         pieces += steps
         told.append(about)
     # A secret that was recognized in one piece may stand in another without what gave it away.
@@ -216,59 +221,61 @@ def _open_sources(
             yield str(source.folder or source.name), source
         elif isinstance(source, Trace):
             yield source.source, source
-        elif folder := _folder_of(source):
-            opened, about = _read_folder(*folder)
-            told.append(about)
-            yield from opened
+        elif _is_folder(*_split(source)):
+            yield from _read_folder(*_split(source), told)
         else:
             yield str(source), read_source(source)
 
 
-def _folder_of(source: str | Path) -> tuple[Path, str] | None:
-    """A folder that is no skill, and the kind that its files are said to be of."""
-    kind, _, after = str(source).partition(":")
-    forced = kind if kind in ("doc", "trace") and after else ""
-    path = Path(after if forced else source)
-    try:
-        is_folder = path.is_dir() and (
-            bool(forced) or not any((path / name).exists() for name in MANIFESTS)
-        )
-    except OSError:
-        return None
-    return (path, forced) if is_folder else None
+def _split(name: str | Path) -> tuple[str, Path]:
+    """The kind that a name forces, and the path."""
+    kind, _, after = str(name).partition(":")
+    return (kind, Path(after)) if kind in ("doc", "trace", "skill") and after else ("", Path(name))
 
 
-def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Document]], str]:
-    """The documents and sessions below a folder by their paths; and what was left out."""
+def _is_folder(kind: str, path: Path) -> bool:
+    """Of things to read, which is no skill."""
+    with suppress(OSError):
+        if path.is_dir() and kind != "skill":
+            return bool(kind) or not any((path / name).exists() for name in MANIFESTS)
+    return False
+
+
+def _read_folder(
+    kind: str, folder: Path, told: list[str]
+) -> Iterator[tuple[str, Trace | Document]]:
+    """The documents and sessions below a folder by their paths; `told` gets what was left out."""
     left_out: Counter[str] = Counter()
     opened: list[tuple[str, Trace | Document]] = []
-    why = ""
+    reasons: list[str] = []
     for path in sorted(_walk(folder, left_out)):
         if len(opened) >= MAX_FILES:
             raise UsageError(
                 f"{folder}: more than {MAX_FILES:,} files",
                 "Choose a smaller folder, or pass single files.",
             )
+        # A skill in a folder of other things is one of the things, not the one to improve.
+        forced = "doc" if path.name in MANIFESTS else kind
         try:
-            # A skill in a folder of other things is one of the things, not the one to improve.
-            read = read_source(
-                f"doc:{path}" if path.name in MANIFESTS else f"{kind}:{path}" if kind else path
-            )
+            read = read_source(f"{forced}:{path}" if forced else path)
         except UsageError as error:
-            reason = _why_unreadable(path)
-            left_out[reason] += 1
-            why = why or (f" ({error.message})" if reason == "not understood" else "")
+            left_out["unreadable"] += 1
+            reasons.append(error.message)
             continue
         if not isinstance(read, Skill):
             opened.append((str(path), read))
-    counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) + why
+    counts = ", ".join(f"{number:,} {reason}" for reason, number in sorted(left_out.items()))
+    if reasons:
+        more = ["…"] if len(reasons) > MAX_REASONS else []
+        counts += f" ({'; '.join([*reasons[:MAX_REASONS], *more])})"
     if not opened:
         raise UsageError(
             f"{folder}: no SKILL.md and no readable file in it{counts and ': '}{counts}"
         )
     sessions = sum(isinstance(read, Trace) for _, read in opened)
     about = f"{folder}: folder, {counted(len(opened) - sessions, 'document')} and {counted(sessions, 'session')}"
-    return opened, about + (f"; left out: {counts}" if counts else "")
+    told.append(about + (f"; left out: {counts}" if counts else ""))
+    yield from opened
 
 
 def _walk(folder: Path, left_out: Counter[str]) -> Iterator[Path]:
@@ -287,46 +294,39 @@ def _walk(folder: Path, left_out: Counter[str]) -> Iterator[Path]:
             yield path
 
 
-def _why_unreadable(path: Path) -> str:
-    try:
-        if path.is_file() and path.stat().st_size > MAX_DOCUMENT_BYTES:
-            return "too large"
-        text = read_input(path, most=MAX_DOCUMENT_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return "binary"
-    except (OSError, UsageError):  # a FIFO, a device, or somebody else's
-        return "unreadable"
-    return "binary" if "\0" in text else "not understood" if text.strip() else "empty"
-
-
 def read_source(name: str | Path) -> Skill | Trace | Document:
     """A skill, trace or document: `doc:PATH`, `trace:PATH` and `skill:PATH` say which; also `claude-code:last`."""
-    kind, _, after = str(name).partition(":")
-    if kind in SESSION_AGENTS and after:
+    agent, _, after = str(name).partition(":")
+    if agent in SESSION_AGENTS and after:
         return read_trace(find_trace(str(name)))
-    address = after if kind in ("doc", "trace", "skill") and after else str(name)
+    kind, path = _split(name)
+    address = str(name).removeprefix(f"{kind}:")
     if address.startswith(("http://", "https://")):
         raise UsageError(
             f"{address}: upskill reads files, not web pages",
             f"Save the page first: curl -L -o page.html '{address}'. Then use --from page.html.",
         )
-    path = Path(address)
     try:
-        is_folder, exists = path.is_dir(), path.exists()
+        is_skill = path.is_dir() or path.name.lower() == "skill.md"
+        exists = path.exists()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     if not exists:
         raise UsageError(
             f"{path}: no such file or folder", "Pass a trace, a document or a skill's folder."
         )
-    if kind == "skill" or (
-        kind not in ("doc", "trace") and (is_folder or path.name.lower() == "skill.md")
-    ):
+    if kind == "skill" or (is_skill and not kind):
         return Skill.load(path)
     if kind == "trace":
         return read_trace(path)
-    is_document = kind == "doc" or path.suffix.lower() in KINDS
-    return _as_document(path) if is_document or not _is_trace(path) else _as_trace(path)
+    if kind == "doc" or path.suffix.lower() in KINDS or not _is_trace(path):
+        return _as_document(path)
+    try:
+        return read_trace(path)
+    except UsageError as error:
+        raise UsageError(
+            error.message, f"{error.hint} If it is a document, write --from doc:{path}."
+        ) from error
 
 
 def _is_trace(path: Path) -> bool:
@@ -338,22 +338,13 @@ def _is_trace(path: Path) -> bool:
         return False
 
 
-def _as_trace(path: Path) -> Trace:
-    try:
-        return read_trace(path)
-    except UsageError as error:
-        raise UsageError(
-            error.message, f"{error.hint} If it is a document, write --from doc:{path}."
-        ) from error
-
-
 def no_task(material: Material, sources: Sequence[str]) -> UsageError:
     """What is wrong where nobody said what to do; a file that was meant as a trace may be in an unknown format."""
     why = ""
-    if sources and not material.traces and not _folder_of(sources[0]):
+    if sources and not material.traces and not _is_folder(*_split(sources[0])):
         why = f": {sources[0]}: only commands, no message from a person"
         try:
-            read_trace(Path(sources[0].removeprefix("doc:")))
+            read_trace(_split(sources[0])[1])
         except UsageError as error:
             why = f": {error.message}"
     return UsageError(
@@ -385,55 +376,45 @@ def _as_document(path: Path) -> Document:
 def read_tools(name: str) -> Tools:
     """The tools in a file of MCP schemas or of a running server, or the one named after `#`."""
     file, _, tool_name = name.partition("#")
+    hint = "Use --tool FILE or --tool FILE#NAME, where FILE has MCP tool schemas."
     try:
-        live = file.startswith(("mcp:", "http://", "https://"))
-        value = (
-            list_tools(file)
-            if live
-            else load_json(read_input_text(file, hint="Use --tool FILE or --tool FILE#NAME."))
-        )
+        if file.startswith(("mcp:", "http://", "https://")):
+            value: object = list_tools(file)
+        else:
+            value = load_json(read_input_text(file, hint=hint))
     except OSError as error:  # of a running server
-        raise UsageError(
-            f"{file}: {error.strerror or error}", "Use --tool FILE or --tool FILE#NAME."
-        ) from error
+        raise UsageError(f"{file}: {error.strerror or error}", hint) from error
     except ValueError as error:
-        raise UsageError(
-            f"{file}: not JSON: {error}", "--tool needs a file with MCP tool schemas."
-        ) from error
-    entries = [as_mapping(entry) or {} for entry in _entries(value)]
-    tools = [tool for tool in entries if tool.get("name") and isinstance(tool["name"], str)]
+        raise UsageError(f"{file}: not JSON: {error}", hint) from error
+    page = dict_or_empty(value)
+    page = dict_or_empty(page.get("result", page))
+    entries = _entries(value)
+    tools = {str(tool["name"]): tool for tool in entries if isinstance(tool.get("name"), str)}
     if not tools:
         raise UsageError(
             f"{file}: contains no tools", "A tool needs a name, a description and an inputSchema."
         )
-    names = [str(tool["name"]) for tool in tools]
-    if tool_name and tool_name not in names:
-        raise UsageError(f"{file}: no tool named {tool_name!r}", did_you_mean(tool_name, names))
-    chosen = tuple(
-        (tool, f"{Path(file).name}#{tool['name']}")
-        for tool in tools
-        if tool_name in ("", tool["name"])
-    )
+    if tool_name and tool_name not in tools:
+        raise UsageError(f"{file}: no tool named {tool_name!r}", did_you_mean(tool_name, tools))
+    chosen = {tool_name: tools[tool_name]} if tool_name else tools
     about = f"{file}: {len(chosen)} of {counted(len(entries), 'tool')}"
-    if nameless := len(entries) - len(tools):
+    if nameless := sum(not tool.get("name") for tool in entries):
         about += f"; left out: {nameless} without a name"
-    page = dict_or_empty(value)
-    if dict_or_empty(page.get("result", page)).get("nextCursor"):
+    if page.get("nextCursor"):
         about += "; the list is incomplete (it has a nextCursor): add the tools from the next page"
-    return Tools(chosen, about)
+    schemas = ((tool, f"{Path(file).name}#{name}") for name, tool in chosen.items())
+    return Tools(tuple(schemas), about)
 
 
-def _entries(value: object) -> list[Any]:
+def _entries(value: object) -> list[dict[str, Any]]:
     """The entries of a list of tools, whether it is bare or in a reply of a server; also a tool alone."""
-    if (items := as_list(value)) is not None:
-        return [
-            dict_or_empty(item).get("function", item) for item in items
-        ]  # as chat completions write a tool
     fields = dict_or_empty(value)
     for key in ("result", "tools"):
         if key in fields:
             return _entries(fields[key])
-    return _entries([fields]) if {"name", "function"} & fields.keys() else []
+    items = as_list(value) or ([fields] if {"name", "function"} & fields.keys() else [])
+    tools = [dict_or_empty(item) for item in items]
+    return [dict_or_empty(tool.get("function", tool)) for tool in tools]  # as chat completions do
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -453,36 +434,43 @@ def _parts(text: str) -> Iterator[str]:
         yield "\n".join(part).strip()
 
 
-def _step_pieces(sessions: Sequence[Trace], number: int, label: str) -> tuple[list[Piece], str]:
+def _step_pieces(trace: Trace, number: int, label: str) -> tuple[list[Piece], str]:
     """The steps of a session, counted from 1, but for empty ones and the agent's set-up; and how much of it that is.
 
     Where there are several sessions, each step says when its session began.
     """
-    trace = sessions[number]
     prefix = f"r{number + 1}-" if number else ""
     source = Path(trace.source).name or trace.agent
     pieces: list[Piece] = []
     left_out: Counter[str] = Counter()
-    for position, told in enumerate(trace.steps, start=1):
-        text, output = (_REMINDER.sub("", each) for each in (told.text, told.output))
-        step = replace(told, text=text, output=output)
+    for position, step in enumerate(trace.steps, start=1):
+        text, output = (_REMINDER.sub("", each) for each in (step.text, step.output))
         if step.kind == "system":
             left_out["set-up step"] += 1
-        elif not (step.text or step.tool or step.output):
+        elif not (text or step.tool or output):
             left_out["empty step"] += 1
         else:
-            if (text, output) != (told.text, told.output):
-                left_out["system reminder"] += 1
-            fields = _fields_of(step, label)
-            line = json.dumps(fields, ensure_ascii=False, default=str)
+            left_out["system reminder"] += (text, output) != (step.text, step.output)
+            status = step.status if step.status != "unknown" else ""
+            fields = {
+                "by": step.kind,
+                "session": label,
+                "agent": step.agent,
+                "text": text,
+                "tool": step.tool,
+                "arguments": dict(step.arguments),
+                "status": status,
+                "output": output,
+            }
+            shown = {name: value for name, value in fields.items() if value}
+            line = json.dumps(shown, ensure_ascii=False, default=str)
             pieces.append(Piece(f"{prefix}s{position}", "step", line, source))
     about = f"{trace.source or trace.agent or 'session'}: trace"
     about += f" ({trace.agent})" if trace.agent else ""
     about += f", {label}" if label else ""
-    about += f", {len(pieces):,} of {counted(len(trace.steps), 'step')}"
-    parts = [about]
-    if left_out:
-        kinds = [counted(count, kind) for kind, count in left_out.most_common()]
+    parts = [f"{about}, {len(pieces):,} of {counted(len(trace.steps), 'step')}"]
+    kinds = [counted(number, kind) for kind, number in left_out.most_common() if number]
+    if kinds:
         parts.append(f"left out: {', '.join(kinds)}")
     parts += trace.warnings
     if trace.skipped:
@@ -490,29 +478,18 @@ def _step_pieces(sessions: Sequence[Trace], number: int, label: str) -> tuple[li
     return pieces, "; ".join(parts)
 
 
-def _fields_of(step: Step, label: str) -> dict[str, Any]:
-    """A step as the teacher reads it: who or what it is by, and what was said, called and returned."""
-    fields: dict[str, Any] = {"by": step.kind}
-    if label:
-        fields["session"] = label
-    for name in ("agent", "text", "tool", "arguments", "status", "output"):
-        value = getattr(step, name)
-        if value and value != "unknown":
-            fields[name] = dict(value) if name == "arguments" else value
-    return fields
-
-
 def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:
     """Groups of at most `budget` tokens. A larger piece is cut into parts that keep its id."""
-    groups: list[list[Piece]] = [[]]
-    room = budget
-    for part in (part for piece in pieces for part in _cut_to_fit(piece, budget)):
-        if part.tokens > room and groups[-1]:
-            groups.append([])
-            room = budget
-        groups[-1].append(part)
-        room -= part.tokens
-    return [group for group in groups if group]
+    groups: list[list[Piece]] = []
+    room = 0
+    for piece in pieces:
+        for part in _cut_to_fit(piece, budget):
+            if part.tokens > room or not groups:
+                groups.append([])
+                room = budget
+            groups[-1].append(part)
+            room -= part.tokens
+    return groups
 
 
 def _cut_to_fit(piece: Piece, budget: int) -> list[Piece]:
@@ -528,3 +505,60 @@ def _cut_to_fit(piece: Piece, budget: int) -> list[Piece]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_EXCERPT else text[: MAX_EXCERPT - 1] + "…"
+
+
+def free_id(name: str, used: Collection[str]) -> str:
+    if name not in used:
+        return name
+    return next(free for number in count(2) if (free := f"{name}-{number}") not in used)
+
+
+# What an older skill was made from
+# ------------------------------------------------------------------------------------------------
+
+
+def add_material(skill: Skill, material: Material) -> Skill:
+    lines: list[str] = []
+    for piece in material.pieces:
+        row = {"id": piece.id, "kind": piece.kind, "from": piece.source, "text": piece.text}
+        part = {"part": True} if piece.id in material.partial else {}
+        lines.append(json.dumps({**row, **part}, ensure_ascii=False) + "\n")
+    return skill.with_file(MATERIAL, "".join(lines).encode()) if lines else skill
+
+
+def with_stored(material: Material) -> Material:
+    """With the pieces that the older skill was made from. New pieces get other ids, unless they are the same."""
+    older = material.skill
+    if older is None:
+        return material
+    lines = (older.read(MATERIAL) or b"").decode().splitlines()
+    rows = {str(row.get("id")): row for row in map(dict_or_empty, map(load_json, lines))}
+    is_stored = bool(rows)
+    # What the lines of the skill cite is kept beside them too, up to a length.
+    for name, cited in Provenance.of(older).evidence.items():
+        if name not in (TASK, OWN_KNOWLEDGE) and "text" not in rows.get(name, {}):
+            rows[name] = {**cited, "part": True}
+    stored = [
+        Piece(name, row.get("kind", "note"), redact(str(row["text"])), str(row.get("from", "")))
+        for name, row in rows.items()
+        if row.get("text")
+    ]
+    known = {(piece.source, piece.text) for piece in stored}
+    used = {piece.id for piece in stored}
+    pieces = [*stored]
+    for piece in material.pieces:
+        if (piece.source, piece.text) not in known:
+            pieces.append(replace(piece, id=free_id(piece.id, used)))
+            used.add(pieces[-1].id)
+    partial = frozenset(name for name, row in rows.items() if row.get("part"))
+    again = "pass it again with --from"
+    left_out = [*material.left_out]
+    if missing := len(rows) - len(stored):
+        what = counted(missing, "piece")
+        left_out.append(f"{what} of the older material, of which only hashes are stored: {again}")
+    if partial and not is_stored:
+        left_out.append(
+            f"the rest of what {older.name} was made from, as only what its lines cite is stored:"
+            f" {again} to show it all"
+        )
+    return replace(material, pieces=tuple(pieces), partial=partial, left_out=tuple(left_out))

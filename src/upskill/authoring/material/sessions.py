@@ -25,7 +25,7 @@ def session_labels(sessions: Sequence[Trace]) -> list[str]:
     labels: list[str] = []
     for number, trace in enumerate(sessions, start=1):
         time = _began(trace)
-        began = datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M") if time else ""
+        began = f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M}" if time else ""
         labels.append(began or f"undated {number}")
     return labels
 
@@ -33,8 +33,7 @@ def session_labels(sessions: Sequence[Trace]) -> list[str]:
 def latest_goal(sessions: Sequence[Trace]) -> str:
     """What was asked for in the latest session whose time is known, else in the first."""
     dated = [trace for trace in sessions if _began(trace)]
-    goals = [trace.goal for trace in (*reversed(dated), *sessions) if trace.goal]
-    return goals[0] if goals else ""
+    return next((trace.goal for trace in (*reversed(dated), *sessions) if trace.goal), "")
 
 
 def call_line(step: Step) -> str:
@@ -57,11 +56,10 @@ def error_line(output: str) -> str:
 
 
 def _began(trace: Trace) -> float | None:
-    times: list[float] = []
     for text in (trace.started, *(step.at for step in trace.steps)):
         try:
             time = datetime.fromisoformat(text)
-            times.append((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             continue
-    return min(times, default=None)
+    return None

@@ -10,9 +10,10 @@ It sees shown cases only, and what a check looked for is masked. Other packages 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from itertools import chain
+from typing import Any, Literal
 
 from upskill.authoring.material.material import Material
 from upskill.models import Model
@@ -29,8 +30,8 @@ REFINERS = Registry(
     },
 )
 
-LineEdit = Literal["replace", "insert", "delete"]
-EditKind = LineEdit | Literal["describe", "write_file", "delete_file"]
+EditKind = Literal["replace", "insert", "delete", "describe", "write_file", "delete_file"]
+LINE_EDITS = ("replace", "insert", "delete")
 MASK = "[masked]"
 GROWTH_LIMIT = 1.25  # times the tokens asked for
 REQUEST_TOKENS = 400  # that a requested change may add to an older skill, whatever its size
@@ -56,17 +57,14 @@ class Edit:
     path: str = ""  # of a file
 
     @property
-    def line_edit(self) -> bool:
-        return self.kind in get_args(LineEdit)
+    def place(self) -> str:
+        if self.kind == "describe":
+            return "the description"
+        return self.path or f"line {self.line}"
 
     def __str__(self) -> str:
-        text = f": {self.text}" if self.text else ""
-        if self.kind == "describe":
-            return f"new description{text}"
-        if self.path:
-            return f"{self.kind.replace('_', ' ')} {self.path}{text}"
-        position = f"after line {self.line}" if self.kind == "insert" else f"line {self.line}"
-        return f"{self.kind} {position}{text}"
+        verb = "insert after" if self.kind == "insert" else self.kind.replace("_", " ")
+        return f"{verb} {self.place}" + (f": {self.text}" if self.text else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,34 +116,25 @@ class RevisionRequest:
 Refiner = Callable[[RevisionRequest], Awaitable[Proposal | None]]  # None: nothing can be applied
 
 
-def apply_all(skill: Skill, edits: Sequence[Edit]) -> Skill:
-    lines = [edit for edit in edits if edit.line_edit]
-    body = apply_edits(skill.body.splitlines(), lines)
-    changed = skill.with_body(body) if lines and body.strip() != skill.body.strip() else skill
-    for edit in edits:
-        if edit.kind == "describe":
-            changed = changed.with_description(edit.text)
-        elif edit.kind == "write_file":
-            is_script = edit.path.startswith("scripts/")
-            changed = changed.with_file(edit.path, edit.text.encode(), executable=is_script)
-        elif edit.kind == "delete_file":
-            changed = changed.without_file(edit.path)
-    return changed
-
-
-def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
+def apply_edits(skill: Skill, edits: Sequence[Edit]) -> Skill:
     """The line numbers of all edits refer to the body before them."""
-    after: dict[int, list[str]] = {}
-    instead: Mapping[int, list[str]] = {
-        edit.line: [edit.text] if edit.kind == "replace" else []
-        for edit in edits
-        if edit.kind != "insert"
-    }
+    # Each line with what is inserted after it; the first is empty, for what goes before all.
+    lines = [[], *([line] for line in skill.body.splitlines())]
+    changed = skill
     for edit in edits:
-        if edit.kind == "insert":
-            after.setdefault(edit.line, []).append(edit.text)
-    result = list(after.get(0, []))
-    for number, line in enumerate(lines, start=1):
-        result += instead.get(number, [line])
-        result += after.get(number, [])
-    return "\n".join(result)
+        match edit.kind:
+            case "insert":
+                lines[edit.line].append(edit.text)
+            case "replace":
+                lines[edit.line][0] = edit.text
+            case "delete":
+                del lines[edit.line][0]
+            case "describe":
+                changed = changed.with_description(edit.text)
+            case "write_file":
+                is_script = edit.path.startswith("scripts/")
+                changed = changed.with_file(edit.path, edit.text.encode(), executable=is_script)
+            case "delete_file":
+                changed = changed.without_file(edit.path)
+    body = "\n".join(chain.from_iterable(lines))
+    return changed if body.strip() == skill.body.strip() else changed.with_body(body)

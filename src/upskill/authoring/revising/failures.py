@@ -6,13 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from upskill.authoring.revising import MASK, Failure
 from upskill.checks import SuiteCheck
-from upskill.errors import UsageError
-from upskill.models import Address
 from upskill.plain import as_list, as_mapping, quoted
 from upskill.runs.planning.plan import Result
 from upskill.runs.stores import Run, Store
-from upskill.skills import Skill
-from upskill.suites import Case, Suite
+from upskill.suites import Case
 
 UNMASKED_CHECKS = (
     "extract",
@@ -20,55 +17,25 @@ UNMASKED_CHECKS = (
 )  # their texts are file names and languages, which no answer has to guess
 
 
-def failures_in_run(
-    store: Store,
-    run: Run,
-    cases: Mapping[str, Case],
-    model: str = "",
-) -> list[Failure]:
+def failures_in_run(store: Store, run: Run, cases: Mapping[str, Case]) -> list[Failure]:
     failures: dict[str, Failure] = {}
     for result in store.results(run):
-        case = cases.get(result.trial.case)
-        if (
-            result.trial.arm != "skill"
-            or result.passed is not False
-            or case is None
-            or case.held_out
-        ):
-            continue
-        if not model or result.trial.model == model:
+        case, trial = cases.get(result.trial.case), result.trial
+        is_failure = trial.arm == "skill" and result.passed is False
+        if is_failure and case and not case.held_out:
             failures.setdefault(case.id, _failure(case, result))
     return list(failures.values())
 
 
-def stored_failures(
-    store: Store, skill: Skill, student: Address, suite: Suite | None = None
-) -> list[Failure]:
-    """Failures of this student with this skill in earlier runs, on cases that the suite neither has nor holds out."""
-    hidden = {case.prompt for case in suite.held_out} if suite else set[str]()
-    known = {case.id for case in suite.train} if suite else set[str]()
-    failures: dict[str, Failure] = {}
-    for run in store.runs():
-        if run.plan.skill.visible_hash != skill.visible_hash or student.name not in run.models:
-            continue
-        try:
-            cases = Suite.parse({"cases": run.plan.suite.to_dict()["cases"]}, run.id).by_id
-        except UsageError:  # it uses a check of a package that is no longer installed
-            continue
-        for failure in failures_in_run(store, run, cases, model=student.name):
-            if failure.prompt not in hidden and failure.case not in known:
-                failures[failure.case] = failure
-    return list(failures.values())
-
-
 def _failure(case: Case, result: Result) -> Failure:
-    reasons: list[str] = []
-    for named, finding in zip(case.checks, result.findings, strict=False):
-        if finding.decides and not finding.passed:
-            reasons.append(f"{finding.check}: {mask_expected(named, finding.reason)}")
+    reasons = tuple(
+        f"{finding.check}: {mask_expected(named, finding.reason)}"
+        for named, finding in zip(case.checks, result.findings, strict=False)
+        if finding.decides and not finding.passed
+    )
     files = "".join(f"{name}:\n{text}\n\n" for name, text in case.files.items())
     answer = result.trace.answer if result.trace else ""
-    return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence)
+    return Failure(case.id, files + case.prompt, answer, reasons, case.evidence)
 
 
 def mask_expected(named: SuiteCheck, reason: str) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import count
 
-from upskill.authoring.material.material import Material, Piece
+from upskill.authoring.material.material import Material, Piece, free_id
 from upskill.authoring.revising import Failure
 from upskill.errors import UsageError
 from upskill.runs.stores import Review, Run, Store
@@ -21,39 +20,19 @@ MAX_ANSWER = 2_000  # characters that a teacher is shown
 class Mark:
     review: Review
     prompt: str
-    answer: str = ""
-    passed: bool | None = None  # what its checks said
-    unusable: str = ""  # why no teacher is told of it, in words
-
-    @property
-    def case(self) -> str:
-        return self.review.trial.case
+    answer: str
+    fate: str  # what becomes of it, in words
+    is_shown: bool = True  # to the teacher
 
     @property
     def text(self) -> str:
         verdict, note = self.review.verdict, self.review.note
-        opinion = (
-            f"called this answer {verdict}"
-            if verdict in ("wrong", "odd")
-            else "said of this answer"
-        )
-        lines = [
-            f"A person {opinion}: {note}" if note else f"A person {opinion}.",
-            f"Asked: {self.prompt}",
-        ]
-        if self.answer:
-            cut = " […]" if len(self.answer) > MAX_ANSWER else ""
-            lines.append(f"Answered: {self.answer[:MAX_ANSWER]}{cut}")
-        return "\n".join(lines)
-
-    @property
-    def fate(self) -> str:
-        if self.unusable:
-            return self.unusable
-        if self.review.verdict != "wrong":
-            return "shown to the teacher as a remark"
-        passed = "passed its checks but is wrong: " if self.passed else ""
-        return f"{passed}shown to the teacher as a failure"
+        opinion = "said of this answer"
+        if verdict in ("wrong", "odd"):
+            opinion = f"called this answer {verdict}"
+        text = f"A person {opinion}{f': {note}' if note else '.'}\nAsked: {self.prompt}"
+        cut = " […]" if len(self.answer) > MAX_ANSWER else ""
+        return f"{text}\nAnswered: {self.answer[:MAX_ANSWER]}{cut}" if self.answer else text
 
 
 @dataclass(frozen=True)
@@ -62,42 +41,40 @@ class Feedback:
 
     @property
     def usable(self) -> list[Mark]:
-        return [mark for mark in self.marks if not mark.unusable]
+        return [mark for mark in self.marks if mark.is_shown]
 
     @property
     def failures(self) -> list[Failure]:
         """Answers that a person called wrong, as a refiner sees them: one of each case."""
-        wrong = {mark.case: mark for mark in self.usable if mark.review.verdict == "wrong"}
-        return [
-            Failure(
-                case,
-                mark.prompt,
-                mark.answer,
-                (f"a person: {redact(mark.review.note) or 'it is wrong'}",),
-            )
-            for case, mark in wrong.items()
-        ]
+        failures: dict[str, Failure] = {}
+        for mark in self.usable:
+            case, note = mark.review.trial.case, redact(mark.review.note) or "it is wrong"
+            if mark.review.verdict == "wrong":
+                failures[case] = Failure(case, mark.prompt, mark.answer, (f"a person: {note}",))
+        return list(failures.values())
 
     def add_to(self, material: Material) -> Material:
-        ids = (name for number in count(1) if (name := f"p{number}") not in material.ids)
-        pieces = [
-            Piece(next(ids), "failure", redact(mark.text), "a person") for mark in self.usable
-        ]
-        return replace(material, pieces=(*material.pieces, *pieces))
+        pieces = [*material.pieces]
+        used = {*material.ids}
+        for number, mark in enumerate(self.usable, start=1):
+            name = free_id(f"p{number}", used)
+            used.add(name)
+            pieces.append(Piece(name, "failure", redact(mark.text), "a person"))
+        return replace(material, pieces=tuple(pieces))
 
     def outcomes(self) -> list[str]:
-        return [f"{mark.case}: {mark.fate}" for mark in self.marks]
+        return [f"{mark.review.trial.case}: {mark.fate}" for mark in self.marks]
 
 
 def read_feedback(store: Store | None, skill: Skill, suite: Suite | None) -> Feedback:
     """The reviews of each case in the latest run of the skill in which somebody reviewed it."""
-    marks = list(_latest_marks(store, skill, suite)) if store else []
+    marks = tuple(_latest_marks(store, skill, suite)) if store else ()
     if not marks:
         raise UsageError(
             f"--feedback: nobody has reviewed an answer of {skill.name} in this store",
             "`upskill view` lets you mark answers and add notes.",
         )
-    return Feedback(tuple(marks))
+    return Feedback(marks)
 
 
 def _latest_marks(store: Store, skill: Skill, suite: Suite | None) -> Iterator[Mark]:
@@ -110,32 +87,23 @@ def _latest_marks(store: Store, skill: Skill, suite: Suite | None) -> Iterator[M
 
 
 def _mark(review: Review, run: Run, store: Store, suite: Suite | None) -> Mark:
-    trial, case = review.trial, run.plan.suite.by_id[review.trial.case]
-    result = store.result(run, trial)
+    case, arm = run.plan.suite.by_id[review.trial.case], review.trial.arm
+    result = store.result(run, review.trial)
     passed = result.passed if result else None
-    mark = Mark(
-        review,
-        case.prompt,
-        answer=result.trace.answer if result and result.trace else "",
-        passed=passed,
-    )
-    if case.held_out or _is_held_out(suite, case.id, case.prompt):
-        return replace(
-            mark,
-            unusable="a held-out case: not shown to the teacher, or its result would mean nothing",
-        )
-    if trial.arm != "skill":
-        return replace(
-            mark,
-            unusable=f"an answer from the {trial.arm} arm, without this skill: nothing to fix",
-        )
-    if review.verdict == "right":
-        doubt = ", although its checks failed it: they may be too strict" if passed is False else ""
-        return replace(mark, unusable=f"right{doubt}")
-    return mark
-
-
-def _is_held_out(suite: Suite | None, case: str, prompt: str) -> bool:
-    """Whether the suite hides it now, under whatever id."""
+    answer = result.trace.answer if result and result.trace else ""
     held_out = suite.held_out if suite else ()
-    return any(prompt == each.prompt or case == each.id for each in held_out)
+    # Its suite may hold it out now, under whatever id.
+    if case.held_out or any(case.prompt == each.prompt or case.id == each.id for each in held_out):
+        fate = "a held-out case: not shown to the teacher, or its result would mean nothing"
+    elif arm != "skill":
+        fate = f"an answer from the {arm} arm, without this skill: nothing to fix"
+    elif review.verdict == "right":
+        doubt = ", although its checks failed it: they may be too strict"
+        fate = f"right{doubt if passed is False else ''}"
+    elif review.verdict == "wrong":
+        fate = "shown to the teacher as a failure"
+        fate = f"passed its checks but is wrong: {fate}" if passed else fate
+        return Mark(review, case.prompt, answer, fate)
+    else:
+        return Mark(review, case.prompt, answer, "shown to the teacher as a remark")
+    return Mark(review, case.prompt, answer, fate, is_shown=False)

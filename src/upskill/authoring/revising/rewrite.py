@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, quote
 from upskill.authoring.revising import (
-    REQUEST_TOKENS,
+    LINE_EDITS,
     Edit,
     EditKind,
     Failure,
-    LineEdit,
     Proposal,
     RevisionRequest,
-    Tried,
-    apply_all,
+    apply_edits,
 )
 from upskill.authoring.saving.provenance import Provenance, sourced_lines
 from upskill.authoring.writing.grounding import evidence_text, uncovered, uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.skill_writer import file_problems
+from upskill.authoring.writing.skill_writer import (
+    CHARACTERS,
+    REFERENCES,
+    SCRIPTS,
+    file_problems,
+    length_flaw,
+)
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
     NoUsableAnswer,
@@ -31,39 +34,34 @@ from upskill.authoring.writing.structured import (
     ask,
     list_schema,
     read_ids,
+    read_items,
     text_schema,
 )
 from upskill.errors import UsageError
-from upskill.plain import dict_or_empty, list_or_empty, object_schema
+from upskill.plain import object_schema
 from upskill.skills import Skill, estimate_tokens
 from upskill.traces.redaction.redact import redact
 
 MAX_EDITS = 12
-MAX_REWRITTEN_SHARE = 0.5  # of the body's tokens, or of half the tokens asked for
 MAX_FAILURES_SHOWN = 24
 MAX_PASSING_SHOWN = 4
 MIN_ANSWER = 6  # characters: a shorter answer may stand in a line by chance
-FILE_FOLDERS = ("references/", "scripts/")  # whose files may be edited
-SHOWN_FOLDERS = (*FILE_FOLDERS, "examples/")
+FILE_FOLDERS = (REFERENCES, SCRIPTS)  # whose files may be edited
 MAX_FILE_SHOWN = 16_000  # characters
-KINDS: tuple[EditKind, ...] = (*get_args(LineEdit), "describe", "write_file", "delete_file")
 
 
 async def propose_edits(asked: RevisionRequest) -> Proposal | None:
     """The proposal, empty where the teacher would change nothing; None where none can be applied."""
     skill = asked.skill
-    budget = int(MAX_REWRITTEN_SHARE * max(skill.tokens, asked.tokens / 2))
-    if asked.material.skill:
-        budget = max(budget, REQUEST_TOKENS)
+    limit = CHARACTERS * asked.max_tokens
     # Files that are there may be written anew, whatever their size.
-    texts = [text for path, text in _text_files(skill).items() if path.startswith(FILE_FOLDERS)]
-    file_tokens = max(asked.file_tokens, estimate_tokens("".join(texts)))
-    kinds = [kind for kind in KINDS if kind != "write_file" or file_tokens]
+    editable = [text for path, text in _text_files(skill).items() if path.startswith(FILE_FOLDERS)]
+    file_tokens = max(asked.file_tokens, estimate_tokens("".join(editable)))
     edit = {
-        "kind": {"type": "string", "enum": kinds},
+        "kind": {"type": "string", "enum": get_args(EditKind)},
         "line": {"type": "integer"},
         "path": text_schema(80),
-        "text": text_schema(4 * max(file_tokens, budget)),
+        "text": text_schema(max(limit, CHARACTERS * file_tokens)),
         "evidence": list_schema(text_schema(20), 8),
     }
     edits = list_schema(object_schema(edit), MAX_EDITS)
@@ -72,34 +70,39 @@ async def propose_edits(asked: RevisionRequest) -> Proposal | None:
         read_prompt(
             "revise_skill",
             edits=MAX_EDITS,
-            tokens=budget,
-            body=f"{skill.tokens} tokens now and may have {asked.max_tokens}",
-            file_kinds="write_file or delete_file" if file_tokens else "delete_file",
-            file_tokens=file_tokens or "none: nobody wants new ones",
+            characters=f"{len(skill.body):,}",
+            limit=f"{limit:,}",
+            file_tokens=f"{file_tokens:,}",
         ),
         _describe(asked),
         object_schema({"note": text_schema(400), "edits": edits}),
-        max_output_tokens=4 * budget + 1000 + file_tokens,
+        max_output_tokens=2 * asked.max_tokens + 1000 + file_tokens,
         title=asked.title,
         seed=asked.attempt,
     )
 
-    async def read(answer: dict[str, Any], last: bool) -> Proposal | None:
-        proposal = _read(answer, asked, _EditReader(skill, budget, file_tokens), last=last)
-        written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
-        wrong = list(_copied_answers(proposal, asked))
+    async def read(answer: dict[str, Any]) -> tuple[Proposal, list[str]]:
+        note = str(answer.get("note", ""))
+        if answer.get("edits") == []:
+            return Proposal(skill, (), note), []
+        usable, flaws = _read_edits(answer.get("edits"), skill)
+        changed = _apply(usable, asked)
+        if not changed.body.strip() or changed.visible_hash == skill.visible_hash:
+            raise InvalidAnswer("; ".join([*flaws, "no edit changes anything"]))
+        wrong = list(_copied_answers(usable, asked))
+        written = {each.path for each in usable if each.kind == "write_file"}
         if written:
-            problems = await file_problems(proposal.skill, asked.material, file_tokens)
-            wrong += [f"{path}: {why}" for path, why in problems if path in written]
-        if last:
-            return None if wrong else proposal
-        wrong += _ungrounded(proposal, asked)
+            problems = await file_problems(changed, asked.material, file_tokens)
+            wrong += [f"{path}: {why}" for path, why in problems.items() if path in written]
         if wrong:
             raise InvalidAnswer("; ".join(wrong))
-        return proposal
+        if flaw := length_flaw(changed.body, limit):
+            flaws.append(flaw)
+        flaws += _ungrounded(changed, usable, asked)
+        return Proposal(changed, tuple(usable), note), flaws
 
     try:
-        return await ask(asked.model, request, read, repairs=1)
+        return await ask(asked.model, request, read, required=False)
     except NoUsableAnswer:
         return None
 
@@ -120,14 +123,24 @@ def _describe(asked: RevisionRequest) -> str:
         fields["files"] = {path: redact(_cut(text, MAX_FILE_SHOWN)) for path, text in files.items()}
     if material.skill:
         sourced = enumerate(sourced_lines(skill), start=1)
-        fields["sources"] = {number: list(line.ids) for number, line in sourced if line.ids}
+        fields["sources"] = {number: line.ids for number, line in sourced if line.ids}
     fields["failures"] = [_describe_failure(each) for each in failures]
     if left := len(asked.failures) - len(failures):
         fields["failures_not_shown"] = left
     if asked.passing:
-        fields["passing"] = [redact(_cut(p, 300)) for p in asked.passing[:MAX_PASSING_SHOWN]]
+        fields["passing"] = [redact(_cut(text, 300)) for text in asked.passing[:MAX_PASSING_SHOWN]]
     if asked.tried:
-        fields["tried_before"] = [_describe_tried(each) for each in asked.tried]
+        # With the answers that were given with these edits, so that it shows what they did.
+        fields["tried_before"] = [
+            {
+                "edits": [_cut(redact(str(edit)), 1200) for edit in tried.edits],
+                "result": tried.result,
+                "failed_with_them": [
+                    _describe_failure(each) for each in tried.failures[:MAX_EDITS]
+                ],
+            }
+            for tried in asked.tried
+        ]
     text = json.dumps(fields, ensure_ascii=False, indent=0)
     if not material.pieces:
         return text
@@ -142,77 +155,102 @@ def _describe_failure(failure: Failure) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "asked": redact(failure.prompt),
         "answered": redact(_cut(failure.answer)),
-        "wrong": list(failure.reasons),
+        "wrong": failure.reasons,
     }
-    return fields | ({"evidence": list(failure.evidence)} if failure.evidence else {})
+    return fields | ({"evidence": failure.evidence} if failure.evidence else {})
 
 
-def _describe_tried(tried: Tried) -> dict[str, Any]:
-    """With the answers that were given with these edits, so that it shows what they did."""
-    return {
-        "edits": [_cut(redact(str(edit)), 1200) for edit in tried.edits],
-        "result": tried.result,
-        "failed_with_them": [_describe_failure(each) for each in tried.failures[:MAX_EDITS]],
-    }
-
-
-def _read(
-    answer: dict[str, Any], asked: RevisionRequest, reader: _EditReader, *, last: bool
-) -> Proposal:
-    """Edits that do not apply are refused once, then dropped."""
-    skill = asked.skill
-    note = str(answer.get("note", ""))
-    if answer.get("edits") == []:
-        return Proposal(skill, (), note)
-    for item in list_or_empty(answer.get("edits")):
-        reader.add(dict_or_empty(item))
-    edits, wrong = reader.usable, reader.wrong
-    changed = apply_all(skill, edits)
-    if changed.tokens > asked.max_tokens:
-        wrong.append(
-            f"the body would have about {changed.tokens} tokens; at most {asked.max_tokens} are allowed"
+def _read_edits(items: object, skill: Skill) -> tuple[list[Edit], list[str]]:
+    """The edits that can be applied, and why others cannot."""
+    usable: list[Edit] = []
+    wrong: list[str] = []
+    for fields in read_items(items)[:MAX_EDITS]:
+        kind: Any = fields.get("kind")
+        line = fields.get("line")
+        if kind not in get_args(EditKind) or (kind in LINE_EDITS and not isinstance(line, int)):
+            wrong.append("an edit has no kind or no line")
+            continue
+        edit = Edit(
+            kind=kind,
+            line=line if isinstance(line, int) else 0,
+            text="" if kind.startswith("delete") else str(fields.get("text", "")).rstrip("\n"),
+            evidence=tuple(read_ids(fields.get("evidence"))),
+            path=str(fields.get("path", "")) if kind.endswith("file") else "",
         )
-        edits = [edit for edit in edits if edit.kind != "insert"] if last else edits
-        changed = apply_all(skill, edits)
-    if not changed.body.strip() or changed.visible_hash == skill.visible_hash:
-        raise InvalidAnswer("; ".join([*wrong, "no edit changes anything"]))
-    if wrong and not last:
-        raise InvalidAnswer("; ".join(wrong))
+        if problem := _problem(edit, skill, usable):
+            wrong.append(problem)
+        else:
+            usable.append(edit)
+    return usable, wrong
+
+
+def _problem(edit: Edit, skill: Skill, before: Sequence[Edit]) -> str:
+    """Why an edit cannot be applied; empty where it can."""
+    kind = edit.kind
+    if kind in LINE_EDITS:
+        first = 0 if kind == "insert" else 1
+        if not first <= edit.line <= len(skill.body.splitlines()):
+            return f"there is no {edit.place} to {kind}"
+    elif kind != "describe" and not edit.path.startswith(FILE_FOLDERS):
+        return f"the file {edit.path!r} is neither below references/ nor below scripts/"
+    changed = {other.place for other in before if other.kind != "insert"}
+    if kind != "insert" and edit.place in changed:
+        return f"{edit.place} is changed twice"
+    if not kind.startswith("delete") and not edit.text.strip():
+        return f"the edit of {edit.place} has no text"
+    if kind == "delete_file" and skill.file(edit.path) is None:
+        return f"there is no file {edit.path!r} to delete"
+    if kind == "describe" or (edit.path and skill.file(edit.path)):
+        # Only who has seen the whole text loses nothing by writing it anew.
+        text = skill.description if kind == "describe" else _text_files(skill).get(edit.path)
+        if text is None or redact(text) != text or len(text) > MAX_FILE_SHOWN:
+            return (
+                f"{edit.place} holds something that you were not shown, so it cannot be rewritten"
+            )
+    return ""
+
+
+def _apply(edits: Sequence[Edit], asked: RevisionRequest) -> Skill:
+    try:
+        changed = apply_edits(asked.skill, edits)
+    except UsageError as error:
+        raise InvalidAnswer(error.message) from error
+    except UnicodeEncodeError as error:
+        raise InvalidAnswer("it contains half a character, which cannot be saved") from error
+    before = [problem.message for problem in asked.skill.problems("strict")]
+    errors = [each.message for each in changed.problems("strict") if each.level == "error"]
+    if new := [message for message in errors if message not in before]:
+        raise InvalidAnswer("; ".join(new))
     sources: dict[str, tuple[str, ...]] = {}
     for edit in edits:
-        for line in edit.text.splitlines() if edit.line_edit else ():
-            cited = asked.material.resolve_citations(edit.evidence or (OWN_KNOWLEDGE,))
-            sources[line] = cited or (OWN_KNOWLEDGE,)
-    provenance = Provenance.of(skill).with_sources(sources, asked.material.excerpts())
-    return Proposal(provenance.add_to(changed), tuple(edits), note)
+        cited = asked.material.resolve_citations(edit.evidence) or (OWN_KNOWLEDGE,)
+        if edit.kind in LINE_EDITS:
+            sources |= dict.fromkeys(edit.text.splitlines(), cited)
+    provenance = Provenance.of(asked.skill).with_sources(sources, asked.material.excerpts())
+    return provenance.add_to(changed)
 
 
-def _ungrounded(proposal: Proposal, asked: RevisionRequest) -> Iterator[str]:
+def _ungrounded(changed: Skill, edits: Sequence[Edit], asked: RevisionRequest) -> Iterator[str]:
     """What new lines say and their evidence does not. Kept all the same, they are marked as the teacher's own."""
-    files = _text_files(proposal.skill)
-    for edit in proposal.edits:
-        if not edit.line_edit or not edit.evidence:
-            continue
-        # What the skill said before needs no new evidence.
-        new_things = uncovered(edit.text, asked.skill.body)
-        cited = uncovered_by(edit.text, edit.evidence, asked.material, files)
-        if missing := [thing for thing in cited if thing in new_things]:
-            things = ", ".join(map(repr, missing[:5]))
-            yield f"{edit!s:.60} says {things}, which is not in {', '.join(edit.evidence)}"
+    files = _text_files(changed)
+    for edit in edits:
+        if edit.kind in LINE_EDITS and edit.evidence:
+            # What the skill said before needs no new evidence.
+            new_things = uncovered(edit.text, asked.skill.body)
+            cited = uncovered_by(edit.text, edit.evidence, asked.material, files)
+            if missing := [thing for thing in cited if thing in new_things]:
+                things = ", ".join(map(repr, missing[:5]))
+                yield f"{edit!s:.60} says {things}, which is not in {', '.join(edit.evidence)}"
 
 
-def _copied_answers(proposal: Proposal, asked: RevisionRequest) -> Iterator[str]:
+def _copied_answers(edits: Sequence[Edit], asked: RevisionRequest) -> Iterator[str]:
     """No new text may hold the answer to a shown case that the material and the skill lack: it would teach the test."""
     material = asked.material
-    if not material.pieces:
-        return
     known = _plain(f"{evidence_text(material.ids, material)}\n{asked.skill.body}")
-    for case in asked.cases:
+    for case in asked.cases if material.pieces else ():
         answer = _plain(case.reference)
-        if len(answer) < MIN_ANSWER or answer in known:
-            continue
-        for edit in proposal.edits:
-            if answer in _plain(edit.text):
+        for edit in edits:
+            if len(answer) >= MIN_ANSWER and answer not in known and answer in _plain(edit.text):
                 yield (
                     f"{edit!s:.60} has the answer to a practice task, which the material does not have:"
                     " state the rule that leads to it"
@@ -224,89 +262,11 @@ def _plain(text: str) -> str:
     return "".join(text.split()).casefold().translate(str.maketrans("", "", "`'\""))
 
 
-@dataclass
-class _EditReader:
-    skill: Skill
-    budget: int
-    file_tokens: int
-    usable: list[Edit] = field(default_factory=list[Edit])
-    wrong: list[str] = field(default_factory=list[str])
-
-    def add(self, fields: Mapping[str, Any]) -> None:
-        kind, line = fields.get("kind"), fields.get("line")
-        is_line = kind in get_args(LineEdit)
-        if kind not in KINDS or (is_line and not isinstance(line, int)):
-            self.wrong.append("an edit has no kind or no line")
-            return
-        text = "" if kind in ("delete", "delete_file") else str(fields.get("text", ""))
-        edit = Edit(
-            kind=kind,
-            line=line if is_line and isinstance(line, int) else 0,
-            text=text.rstrip("\n"),
-            evidence=tuple(read_ids(fields.get("evidence"))),
-            path=str(fields.get("path", "")) if kind in ("write_file", "delete_file") else "",
-        )
-        problem = self._line_problem(edit) if edit.line_edit else self._other_problem(edit)
-        problem = problem or self._over_budget(edit)
-        if problem:
-            self.wrong.append(problem)
-        else:
-            self.usable.append(edit)
-
-    def _line_problem(self, edit: Edit) -> str:
-        first = 0 if edit.kind == "insert" else 1
-        if not first <= edit.line <= len(self.skill.body.splitlines()):
-            return f"there is no line {edit.line} to {edit.kind}"
-        changed = [other.line for other in self.usable if other.kind in ("replace", "delete")]
-        if edit.kind != "insert" and edit.line in changed:
-            return f"line {edit.line} is changed twice"
-        if edit.kind != "delete" and not edit.text.strip():
-            return f"{edit.kind} at line {edit.line} has no text"
-        return ""
-
-    def _other_problem(self, edit: Edit) -> str:
-        if any(not other.line_edit and other.path == edit.path for other in self.usable):
-            return f"{edit.path or 'the description'} is changed twice"
-        if edit.kind != "delete_file" and not edit.text.strip():
-            return f"{edit.kind} has no text"
-        if edit.kind == "describe":
-            if redact(self.skill.description) != self.skill.description:
-                return "the description holds something that you were not shown, so it cannot be rewritten"
-        elif not edit.path.startswith(FILE_FOLDERS):
-            return f"the file {edit.path!r} is neither below references/ nor below scripts/"
-        elif edit.kind == "delete_file" and self.skill.file(edit.path) is None:
-            return f"there is no file {edit.path!r} to delete"
-        elif self.skill.file(edit.path) is not None:
-            # Only who has seen the whole file loses nothing by writing it anew.
-            text = _text_files(self.skill).get(edit.path)
-            if text is None or redact(text) != text or len(text) > MAX_FILE_SHOWN:
-                return f"the file {edit.path!r} holds something that you were not shown, so it cannot be changed"
-        return self._format_problem(edit)
-
-    def _format_problem(self, edit: Edit) -> str:
-        try:
-            changed = apply_all(self.skill, [edit])
-        except (UsageError, UnicodeEncodeError) as error:
-            return str(error)
-        before = [problem.message for problem in self.skill.problems("strict")]
-        errors = [each.message for each in changed.problems("strict") if each.level == "error"]
-        return "; ".join(message for message in errors if message not in before)
-
-    def _over_budget(self, edit: Edit) -> str:
-        limit = self.file_tokens if edit.path else self.budget
-        edits = [other for other in (*self.usable, edit) if other.kind != "describe"]
-        texts = [f"{other.text}\n" for other in edits if bool(other.path) == bool(edit.path)]
-        fits = edit.kind == "describe" or estimate_tokens("".join(texts)) <= limit
-        if fits and len(self.usable) < MAX_EDITS:
-            return ""
-        return f"{edit!s:.60} is over the budget of {MAX_EDITS} edits and {limit} tokens"
-
-
 def _text_files(skill: Skill) -> dict[str, str]:
     texts: dict[str, str] = {}
     for path in skill.resources:
         file = skill.file(path)
-        if path.startswith(SHOWN_FOLDERS) and file is not None and not file.link:
+        if path.startswith((*FILE_FOLDERS, "examples/")) and file is not None and not file.link:
             with suppress(UnicodeDecodeError):
                 texts[path] = file.data.decode()
     return texts

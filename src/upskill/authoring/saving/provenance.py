@@ -16,7 +16,7 @@ from typing import Any
 
 from upskill.errors import UsageError
 from upskill.outputs import whole_file
-from upskill.plain import as_mapping, dict_or_empty, list_or_empty, load_json
+from upskill.plain import dict_or_empty, list_or_empty, load_json
 from upskill.skills import Skill
 from upskill.suites import Suite
 
@@ -30,10 +30,6 @@ VERSION = "1.0.0"  # of a skill that is new
 MATERIAL = "evals/material.jsonl"  # what the skill was made from
 DRAFT, UNPROVEN = "draft, unproven", "unproven"  # states of a skill that was not evaluated
 
-Spent = Mapping[
-    str, tuple[int, float | None]
-]  # tokens and dollars by role; None: a price is not known
-
 
 def shared_name(model: str) -> str:
     """The name of a model as a skill records it: of a path on this machine, only the last part."""
@@ -44,11 +40,7 @@ def shared_name(model: str) -> str:
 @dataclass(frozen=True, slots=True)
 class SearchCost:
     search: str  # its id: the same search, done again, has the same
-    spent: Spent
-
-    @property
-    def tokens(self) -> int:
-        return sum(tokens for tokens, _ in self.spent.values())
+    spent: Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; None: no price
 
     @property
     def cost_usd(self) -> float | None:
@@ -59,37 +51,18 @@ class SearchCost:
             role: {"tokens": tokens, "cost_usd": _rounded(cost)}
             for role, (tokens, cost) in self.spent.items()
         }
-        return {
-            "search": self.search,
-            "tokens": self.tokens,
-            "cost_usd": _rounded(self.cost_usd),
-            "spent": spent,
-        }
-
-    @classmethod
-    def from_dict(cls, row: dict[str, Any]) -> SearchCost:
-        spent: dict[str, tuple[int, float | None]] = {}
-        for role, spending in (as_mapping(row.get("spent")) or {"unknown": None}).items():
-            amounts = dict_or_empty(spending)
-            spent[role] = (
-                int(_amount(amounts.get("tokens")) or 0),
-                _amount(amounts.get("cost_usd")),
-            )
-        return cls(str(row.get("search", "")), spent)
+        tokens = sum(tokens for tokens, _ in self.spent.values())
+        cost = _rounded(self.cost_usd)
+        return {"search": self.search, "tokens": tokens, "cost_usd": cost, "spent": spent}
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    tests: tuple[Any, ...] = ()
-    sources: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict[str, tuple[str, ...]]
-    )  # of `cite_lines`
+    # Of `cite_lines`.
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     evidence: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    costs: tuple[SearchCost, ...] = ()
-    other_fields: Mapping[str, Any] = field(
-        default_factory=dict[str, Any]
-    )  # fields that are not ours, kept
+    other_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # kept as they are
 
     @classmethod
     def of(cls, skill: Skill) -> Provenance:
@@ -97,57 +70,37 @@ class Provenance:
         if data is None:
             return cls()
         try:
-            fields = as_mapping(load_json(data))
-        except ValueError as error:
-            raise UsageError(f"{skill.folder or skill.name}/{FILE}: not JSON: {error}") from error
-        if fields is None:
-            raise UsageError(f"{skill.folder or skill.name}/{FILE}: not a JSON object")
-        tests = fields.pop("tests", None) or fields.pop("cases", None)
-        rows = [dict_or_empty(row) for row in list_or_empty(fields.pop("sources", []))]
-        evidence = dict_or_empty(fields.pop("evidence", {}))
-        return cls(
-            dict_or_empty(fields.pop("metadata", {})),
-            tuple(list_or_empty(tests)),
-            {
-                "\n".join(str(row[name]) for name in ("after", "line") if name in row): tuple(
-                    map(str, list_or_empty(row.get("evidence")))
-                )
-                for row in rows
-            },
-            {
-                key: {k: str(v) for k, v in dict_or_empty(row).items()}
-                for key, row in evidence.items()
-            },
-            tuple(
-                SearchCost.from_dict(dict_or_empty(row))
-                for row in list_or_empty(fields.pop("making", []))
-            ),
-            fields,
-        )
+            fields = dict(load_json(data))
+            sources: dict[str, tuple[str, ...]] = {}
+            for row in fields.pop("sources", ()):
+                key = "\n".join(row[name] for name in ("after", "line") if name in row)
+                sources[key] = tuple(row["evidence"])
+            metadata, evidence = (dict(fields.pop(name, {})) for name in ("metadata", "evidence"))
+            return cls(metadata, sources, evidence, fields)
+        except (ValueError, TypeError, KeyError) as error:
+            file = f"{skill.folder or skill.name}/{FILE}"
+            raise UsageError(f"{file}: not what upskill writes: {error}") from error
+
+    @property
+    def tests(self) -> list[Any]:
+        """Upstream's, from before it had suites."""
+        return list_or_empty(self.other_fields.get("tests") or self.other_fields.get("cases"))
 
     def add_to(self, skill: Skill) -> Skill:
         """The skill with this provenance. Only sources of lines that the body has, and evidence they cite, are kept."""
-        lines = {key for keys in _places(skill.body.splitlines()) for key in keys}
-        sources = {line: ids for line, ids in self.sources.items() if line in lines}
-        cited = {name for ids in sources.values() for name in ids}
+        places = {key for keys in _places(skill.body.splitlines()) for key in keys}
+        sources: list[dict[str, Any]] = []
+        cited: set[str] = set()
+        for key, ids in self.sources.items():
+            if key in places:
+                after, _, line = key.rpartition("\n")
+                row = {"line": line, "evidence": list(ids)}
+                sources.append({"after": after, **row} if after else row)
+                cited.update(ids)
         fields: dict[str, Any] = {"metadata": dict(self.metadata)}
-        if self.tests:
-            fields["tests"] = list(self.tests)
         if sources:
-            fields["sources"] = [
-                {
-                    **({"after": key.partition("\n")[0]} if "\n" in key else {}),
-                    "line": line,
-                    "evidence": list(ids),
-                }
-                for key, ids in sources.items()
-                for line in [key.rpartition("\n")[2]]
-            ]
-            fields["evidence"] = {
-                name: dict(row) for name, row in self.evidence.items() if name in cited
-            }
-        if self.costs:
-            fields["making"] = [cost.to_dict() for cost in self.costs]
+            evidence = {name: row for name, row in self.evidence.items() if name in cited}
+            fields |= {"sources": sources, "evidence": evidence}
         return skill.with_file(FILE, _json({**fields, **self.other_fields}))
 
     def with_sources(
@@ -191,8 +144,13 @@ class Provenance:
 
     def with_cost(self, cost: SearchCost) -> Provenance:
         """The same, with the cost of one more search; of a search that is done again, the last counts."""
-        before = tuple(each for each in self.costs if each.search != cost.search)
-        return replace(self, costs=(*before, cost))
+        rows = [row for row in _making(self) if row.get("search") != cost.search]
+        making = {"making": [*rows, cost.to_dict()]}
+        return replace(self, other_fields={**self.other_fields, **making})
+
+
+def _making(provenance: Provenance) -> list[dict[str, Any]]:
+    return [dict_or_empty(row) for row in list_or_empty(provenance.other_fields.get("making"))]
 
 
 def is_fact(line: str) -> bool:
@@ -262,17 +220,23 @@ def is_from_memory(skill: Skill) -> bool:
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
     """Dollars spent on a skill beyond what an older one already cost; None if unknown."""
     try:
-        before = {cost.search for cost in Provenance.of(older).costs} if older else set[str]()
-        making = [cost for cost in Provenance.of(skill).costs if cost.search not in before]
+        before = (
+            {row.get("search") for row in _making(Provenance.of(older))} if older else set[Any]()
+        )
+        rows = [row for row in _making(Provenance.of(skill)) if row.get("search") not in before]
     except UsageError:  # a broken file is no reason not to evaluate the skill
         return None
-    return _sum(cost.cost_usd for cost in making) if making else None
+    return _sum(_amount(row.get("cost_usd")) for row in rows) if rows else None
 
 
 def add_suite(skill: Skill, suite: Suite) -> Skill:
     """The skill with this suite as `evals/evals.json`. Tests that its `skill_meta.json` had are in there now."""
     if skill.read(FILE) is not None:
-        skill = replace(Provenance.of(skill), tests=()).add_to(skill)
+        provenance = Provenance.of(skill)
+        kept = {**provenance.other_fields}
+        kept.pop("tests", None)
+        kept.pop("cases", None)
+        skill = replace(provenance, other_fields=kept).add_to(skill)
     replaced = has_written_suite(skill)
     # evals.json keeps paths in `files`, so a student would see other names.
     if replaced or any(case.files for case in suite.cases):
@@ -322,14 +286,9 @@ def _rounded(cost: float | None) -> float | None:
 
 
 def _amount(value: object) -> float | None:
-    if (
-        not isinstance(value, int | float)
-        or isinstance(value, bool)
-        or not math.isfinite(value)
-        or value < 0
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    return float(value) if 0 <= value < math.inf else None
 
 
 def _json(value: object) -> bytes:

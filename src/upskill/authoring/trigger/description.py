@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from upskill.authoring.saving.output import check_output, named_after, replace_manifest
-from upskill.authoring.trigger.loop import SearchLoop, evaluation_error
 from upskill.authoring.trigger.metrics import (
     PairedChange,
     QueryRate,
@@ -24,7 +23,6 @@ from upskill.authoring.trigger.trigger import (
     TriggerOptions,
     TriggerSession,
     describe_skill,
-    estimate_runs,
 )
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
@@ -39,9 +37,8 @@ from upskill.models import Address, Model
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.pool import Models
-from upskill.models.prices import price_for
 from upskill.plain import digest, object_schema
-from upskill.runs.planning.estimate import CostEstimate
+from upskill.runs.planning.estimate import CostEstimate, estimate, estimate_writing
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.events import Events
@@ -78,14 +75,14 @@ class DescriptionComparison:
 
 @dataclass
 class Improvement:
+    """What the search came to, filled in while it runs."""
+
     plan: Plan  # of the skill as it was, on all queries
     queries: Queries
-    attempts: list[DescriptionAttempt]  # the first is the description that was there
-    best: DescriptionAttempt  # on validation queries
-    test: (
-        DescriptionComparison | None
-    )  # None: nothing better was found, or a ceiling came first; they are unused
-    ended: str  # why the search ended
+    attempts: list[DescriptionAttempt] = field(default_factory=list[DescriptionAttempt])
+    # None: nothing better was found, or a ceiling came first; its queries are unused.
+    test: DescriptionComparison | None = None
+    ended: str = ""  # why the search ended
     halted: str = ""  # the ceiling that ended it
     evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
     # Tokens and dollars by role.
@@ -93,6 +90,12 @@ class Improvement:
         default_factory=dict[str, tuple[int, float | None]]
     )
     saved_to: Path | None = None
+
+    @property
+    def best(self) -> DescriptionAttempt:
+        """On validation queries. The first attempt is the description that was there."""
+        better = (each for each in reversed(self.attempts) if each.accepted)
+        return next(better, self.attempts[0])
 
     @property
     def skill(self) -> Skill:
@@ -151,7 +154,8 @@ async def improve_description(
         queries = await session.find_queries()
         check_parts(queries)
         session.announce(estimate_improvement(session, queries, teacher))
-        improvement = await _Search(session, queries, model, teacher.name).run()
+        improvement = Improvement(session.plan(session.skill, queries), queries)
+        await _Search(session, improvement, model, teacher.name).run()
     improvement.spent = session.spent
     if improvement.improved:
         if options.output:
@@ -191,104 +195,89 @@ def level_of_test(number: int) -> float:
 
 
 @dataclass
-class _Search(SearchLoop[DescriptionAttempt]):
+class _Search:
     session: TriggerSession
-    queries: Queries
+    made: Improvement
     teacher: Model
     teacher_name: str
-    evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
-    id: str = ""  # under which candidates are stored
 
-    async def run(self) -> Improvement:
-        session, skill = self.session, self.session.skill
-        plan = session.plan(skill, self.queries)
-        self.id = digest(["description", skill.visible_hash, self.teacher_name, plan.fingerprint])
+    async def run(self) -> None:
+        made, skill = self.made, self.session.skill
         try:
-            await self.search([skill], session.options.attempts)
+            await self._try(skill, "the description that was there")
+            made.ended = await self._search()
+            if made.best.number:
+                made.test = await self._test(skill, made.best.skill)
         except CeilingReached as reached:
-            self.halted = reached.message
-        assert self.best is not None
-        return Improvement(
-            plan=plan,
-            queries=self.queries,
-            attempts=self.attempts,
-            best=self.best,
-            test=await self._test(skill, self.best.skill)
-            if self.best.number and not self.halted
-            else None,
-            ended=self.halted or self.ended,
-            halted=self.halted,
-            evaluations=self.evaluations,
-        )
+            made.halted = made.ended = reached.message
 
-    def reason_to_stop(self) -> str:
-        assert self.best is not None
-        assert self.best.validation is not None
-        if self.best.validation.score == 1.0:
-            return "nothing is left to gain"
-        return "" if self._failures(self.best) else "no train query fails"
+    async def _search(self) -> str:
+        """Propose and try; returns why no further description was tried."""
+        made = self.made
+        for number in range(1, self.session.options.attempts + 1):
+            best = made.best
+            failures = _failures(best)
+            if best.validation and best.validation.score == 1.0:
+                return "nothing is left to gain"
+            if not failures:
+                return "no train query fails"
+            try:
+                description, note = await self._propose(number, best, failures)
+            except NoUsableAnswer:
+                note = "no usable description was proposed"
+                self._keep(DescriptionAttempt(number, best.skill, accepted=False, note=note))
+            else:
+                await self._try(best.skill.with_description(description), note)
+        return "all attempts are used"
 
-    def _failures(self, attempt: DescriptionAttempt) -> list[QueryRate]:
-        assert attempt.train is not None
-        return [
-            rate
-            for rate in attempt.train.rates
-            if rate.accuracy is not None and rate.accuracy < 1.0
-        ]
-
-    async def propose_and_try(self, number: int) -> DescriptionAttempt:
-        best = self.best
-        assert best is not None
-        proposal = await self._propose(number, best)
-        if proposal is None:
-            note = "no usable description was proposed"
-            return self.keep(DescriptionAttempt(number, best.skill, accepted=False, note=note))
-        description, note = proposal
-        return await self.try_skill(best.skill.with_description(description), note)
-
-    async def try_skill(
-        self, skill: Skill, note: str = "the description that was there"
-    ) -> DescriptionAttempt:
-        attempt = DescriptionAttempt(len(self.attempts), skill, note=note)
-        if self.was_tried(skill):
+    async def _try(self, skill: Skill, note: str) -> None:
+        made = self.made
+        attempt = DescriptionAttempt(len(made.attempts), skill, note=note)
+        if any(skill.visible_hash == each.skill.visible_hash for each in made.attempts):
             attempt.accepted, attempt.note = False, "the same as one that was tried before"
-            return self.keep(attempt)
+            self._keep(attempt)
+            return
         what = f"attempt {attempt.number}" if attempt.number else "the current description"
-        evaluation = await self._evaluate(what, attempt.skill, "train", "validation")
+        evaluation = await self._evaluate(what, skill, "train", "validation")
         attempt.run = evaluation.run.id
-        attempt.train, attempt.validation = (
-            self._metrics(evaluation, part) for part in ("train", "validation")
-        )
-        if self.best is None and not self.halted and attempt.validation.too_many_errors:
-            raise self._cannot_measure(evaluation)
-        if self.best is not None and not self.halted and not attempt.validation.too_many_errors:
-            before, after = self.best.validation, attempt.validation
-            if before is not None and before.score is not None and after.score is not None:
+        attempt.train = self._metrics(evaluation, "train")
+        after = attempt.validation = self._metrics(evaluation, "validation")
+        if not evaluation.halted and after.too_many_errors and not made.attempts:
+            raise _cannot_measure(evaluation)
+        if not evaluation.halted and not after.too_many_errors and made.attempts:
+            before = made.best.validation
+            if before and before.score is not None and after.score is not None:
                 attempt.accepted = after.score > before.score
-        return self.keep(attempt)
+        self._store(attempt)
+        self._keep(attempt)
+        if evaluation.halted:
+            raise CeilingReached(evaluation.halted)
 
-    def store_attempt(self, attempt: DescriptionAttempt) -> None:
-        first = (self.attempts or [attempt])[0].validation
+    def _keep(self, attempt: DescriptionAttempt) -> None:
+        self.made.attempts.append(attempt)
+        self.session.events.message(f"  {_summary(attempt)}")
+
+    def _store(self, attempt: DescriptionAttempt) -> None:
+        session, made = self.session, self.made
+        first = (made.attempts or [attempt])[0].validation
         verdict = {
             "baseline": {"pass_rate": first.score if first else None},
             "skill": {"pass_rate": attempt.validation.score if attempt.validation else None},
             "run": attempt.run,
             "description": attempt.skill.description,
         }
-        parent = self.best.candidate if self.best else None
-        accepted = True if self.best is None else attempt.accepted
-        note = f"description, on validation queries: {attempt.note}"
-        stored = self.session.store.add_candidate(
-            self.id, attempt.skill, parent, accepted, note, verdict
+        search = digest(
+            ["description", session.skill.visible_hash, self.teacher_name, made.plan.fingerprint]
         )
+        parent = made.best.candidate if made.attempts else None
+        accepted = attempt.accepted if made.attempts else True
+        note = f"description, on validation queries: {attempt.note}"
+        stored = session.store.add_candidate(search, attempt.skill, parent, accepted, note, verdict)
         attempt.candidate = stored.number
-
-    def report(self, attempt: DescriptionAttempt) -> None:
-        self.session.events.message(f"  {_summary(attempt)}")
 
     def _number_of_test(self, before: Skill, own: Run) -> int:
         """Which test of a description a run is, by the runs before it of other descriptions on these test queries."""
-        ids = {query.id for query in self.queries.part("test")}
+        ids = {query.id for query in self.made.queries.part("test")}
         return 1 + sum(
             run.number < own.number
             and run.plan.skill.description != before.description
@@ -297,14 +286,14 @@ class _Search(SearchLoop[DescriptionAttempt]):
             for run in self.session.store.runs(before.name)
         )
 
-    async def _test(self, before: Skill, after: Skill) -> DescriptionComparison | None:
-        """Run the test queries once for each description; None if a ceiling stops that."""
-        old = await self._evaluate("the test queries with the old description", before, "test")
-        if self.halted:
-            return None
-        new = await self._evaluate("the test queries with the new one", after, "test")
-        if self.halted:
-            return None
+    async def _test(self, before: Skill, after: Skill) -> DescriptionComparison:
+        """Run the test queries once for each description."""
+        what = "the test queries with the"
+        old = await self._evaluate(f"{what} old description", before, "test")
+        new = await self._evaluate(f"{what} new one", after, "test")
+        for evaluation in (old, new):
+            if evaluation.halted:
+                raise CeilingReached(evaluation.halted)
         number = self._number_of_test(before, new.run)
         change = paired_change(old.outcomes, new.outcomes, level=level_of_test(number))
         return DescriptionComparison(
@@ -312,28 +301,23 @@ class _Search(SearchLoop[DescriptionAttempt]):
         )
 
     async def _evaluate(self, what: str, skill: Skill, *parts: Part) -> Evaluation:
-        queries = self.queries.part(*parts)
+        queries = self.made.queries.part(*parts)
         plan = self.session.plan(skill, queries)
         evaluation = await self.session.evaluate(plan, f"Running {what}: {len(queries)} queries...")
-        self.evaluations.append(evaluation)
+        self.made.evaluations.append(evaluation)
         if evaluation.stopped:
-            raise self._cannot_measure(evaluation)
-        self.halted = self.halted or evaluation.halted
+            raise _cannot_measure(evaluation)
         return evaluation
 
     def _metrics(self, evaluation: Evaluation, part: Part) -> TriggerMetrics:
         return compute_trigger_metrics(
-            evaluation.plan.models[0].name, self.queries.part(part), evaluation.outcomes
+            evaluation.plan.models[0].name, self.made.queries.part(part), evaluation.outcomes
         )
 
-    def _cannot_measure(self, evaluation: Evaluation) -> UpskillError:
-        return evaluation_error(
-            "the current description cannot be measured", evaluation, trial="run"
-        )
-
-    async def _propose(self, number: int, best: DescriptionAttempt) -> tuple[str, str] | None:
-        """Another description and a note on it, made from train failures; None where no answer can be used."""
-        failures = self._failures(best)
+    async def _propose(
+        self, number: int, best: DescriptionAttempt, failures: list[QueryRate]
+    ) -> tuple[str, str]:
+        """Another description and a note on it, made from train failures."""
         requests: dict[bool, list[dict[str, str]]] = {True: [], False: []}
         for rate in sorted(failures, key=lambda rate: (rate.accuracy or 0.0, rate.query.text)):
             row = {
@@ -349,7 +333,7 @@ class _Search(SearchLoop[DescriptionAttempt]):
                     "description": attempt.skill.description,
                     "on_these_requests": _describe_metrics(attempt.train),
                 }
-                for attempt in self.attempts
+                for attempt in self.made.attempts
                 if attempt.train is not None and attempt.skill.description != best.skill.description
             ],
         }
@@ -364,15 +348,24 @@ class _Search(SearchLoop[DescriptionAttempt]):
         )
         queries = [rate.query.text for rate in failures]
 
-        def read(answer: dict[str, Any], _last: bool) -> tuple[str, str]:
-            return _read_description(answer.get("description"), queries), " ".join(
-                str(answer.get("note", "")).split()
-            )
+        async def read(answer: dict[str, Any]) -> tuple[tuple[str, str], list[str]]:
+            note = " ".join(str(answer.get("note", "")).split())
+            return (_read_description(answer.get("description"), queries), note), []
 
-        try:
-            return await ask(self.teacher, request, read)
-        except NoUsableAnswer:
-            return None
+        return await ask(self.teacher, request, read, required=False)
+
+
+def _failures(attempt: DescriptionAttempt) -> list[QueryRate]:
+    rates = attempt.train.rates if attempt.train else ()
+    return [rate for rate in rates if rate.accuracy is not None and rate.accuracy < 1.0]
+
+
+def _cannot_measure(evaluation: Evaluation) -> UpskillError:
+    return UpskillError(
+        f"the current description cannot be measured: {evaluation.why_failed}",
+        f"`upskill show {evaluation.run.id}` has more. Fix this, then run the same command again:"
+        " finished trials are kept.",
+    )
 
 
 def _summary(attempt: DescriptionAttempt) -> str:
@@ -425,24 +418,21 @@ def estimate_improvement(
 ) -> CostEstimate:
     """From a description that is already good, to every attempt with each answer asked for twice more."""
     skill, attempts, prices = session.skill, session.options.attempts, session.models.context.prices
-    plans = [
-        session.plan(skill, part)
-        for part in (queries.part("train", "validation"), queries.part("test"))
-    ]
-    search, test = (estimate_runs(plan, plan.trials(), prices) for plan in plans)
-    prompt = estimate_tokens(skill.body[:MAX_BODY]) + 2000
-    cost = price_for(teacher, prices).cost(prompt, 400)
-    calls = 3 * attempts
-    unknown = (*search.unknown, *((teacher.name,) if cost is None else ()))
-    return CostEstimate(
-        (attempts + 1) * search.calls + 2 * test.calls + calls,
-        (
-            search.tokens[0],
-            (attempts + 1) * search.tokens[1] + 2 * test.tokens[1] + calls * (prompt + 400),
-        ),
-        (
-            search.cost_usd[0],
-            (attempts + 1) * search.cost_usd[1] + 2 * test.cost_usd[1] + calls * (cost or 0.0),
-        ),
-        tuple(dict.fromkeys(unknown)),
+    search, test = (
+        estimate(plan, plan.trials(), prices)
+        for plan in (
+            session.plan(skill, queries.part("train", "validation")),
+            session.plan(skill, queries.part("test")),
+        )
+    )
+    body = estimate_tokens(skill.body[:MAX_BODY])
+    total = estimate_writing(
+        teacher, prices, material=body, items=1, each=400, calls=(0, 3 * attempts)
+    )
+    for each in [search] * (attempts + 1) + [test] * 2:
+        total += each
+    return replace(
+        total,
+        tokens=(search.tokens[0], total.tokens[1]),
+        cost_usd=(search.cost_usd[0], total.cost_usd[1]),
     )

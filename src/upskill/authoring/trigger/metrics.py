@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from upskill.authoring.trigger.old_arithmetic import MAX_ERROR_RATE, sign_flip_p_value
 from upskill.suites.queries import Part, Queries, Query
 from upskill.verdicts.interval import (
     CaseGroups,
@@ -31,6 +30,7 @@ from upskill.verdicts.interval import (
 from upskill.verdicts.outcome import Outcome
 
 LEVEL = 0.95
+MAX_ERROR_RATE = 0.10  # share of the runs that may error before nothing can be decided
 THRESHOLD = 0.5  # the trigger rate of a query should be above it where the skill is needed, and below it elsewhere
 QUANTITIES = ("precision", "recall", "accuracy", "false_triggers")
 MAX_QUERIES_NAMED = 500  # more are not suggested
@@ -198,7 +198,19 @@ def paired_change(
     change = paired_lift(differences, labels, level=level)
     means = sorted(CaseGroups.of(labels).means(differences).tolist())
     further = _further_queries(means, level) if change.value > 0 >= change.low else None
-    return PairedChange(change, sign_flip_p_value(differences, labels), further)
+    return PairedChange(change, _sign_flip_p_value(differences, labels), further)
+
+
+def _sign_flip_p_value(differences: Sequence[float], queries: Sequence[str]) -> float:
+    """Two-sided p-value of "both are alike", flipping the sign of whole queries."""
+    sums = np.abs(CaseGroups.of(queries).sums(differences).astype(np.int64))
+    reach = int(sums.sum())
+    chance = np.zeros(2 * reach + 1)  # of each sum from -reach to reach
+    chance[reach] = 1.0
+    for step in sums[sums != 0].tolist():
+        chance = 0.5 * (np.roll(chance, step) + np.roll(chance, -step))
+    far = abs(round(math.fsum(differences)))
+    return min(1.0, float(chance[: reach - far + 1].sum() + chance[reach + far :].sum()))
 
 
 def _further_queries(means: Sequence[float], level: float) -> int | None:

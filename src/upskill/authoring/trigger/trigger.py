@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from upskill.agents import AGENTS, Agent, Bounds
 from upskill.agents.activation import activated, opened_skills
-from upskill.agents.toolbox import catalog_prompt
 from upskill.authoring.trigger.metrics import (
     QUANTITIES,
     TriggerMetrics,
@@ -21,7 +20,6 @@ from upskill.authoring.writing.structured import (
     InvalidAnswer,
     StructuredRequest,
     ask,
-    forget_unusable_answers,
     list_schema,
     text_schema,
 )
@@ -32,14 +30,13 @@ from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
-from upskill.models.prices import Prices, price_for
 from upskill.options import option
 from upskill.outputs import whole_file
 from upskill.plain import as_list, object_schema
 from upskill.runs.planning.estimate import (
-    USUAL_ANSWER_TOKENS,
     CostEstimate,
     check_prices,
+    estimate,
     estimate_writing,
 )
 from upskill.runs.planning.options import MAX_REPEATS, MeasureOptions, choose_students, model_option
@@ -48,7 +45,7 @@ from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Run, Store
-from upskill.skills import Skill, estimate_tokens, load_skills
+from upskill.skills import Skill, load_skills
 from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Case, Suite
 from upskill.suites.queries import FIRES, PATHS_IN_SKILL, Queries, Query, starter_warning
@@ -56,8 +53,6 @@ from upskill.traces.redaction.redact import redact
 from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
 
 MAX_TURNS = 3  # of the model in one run: one that wants a skill opens it early
-PROMPT_TOKENS = 900  # what the tools and the text around the catalog take, roughly
-TOOL_RESULT_TOKENS = 500
 MAX_BODY = 6_000  # characters of the body that a model is shown
 TRIGGER_PLAN = PlanOptions(agent="tools", runs=3, bounds=Bounds(MAX_TURNS))
 
@@ -319,10 +314,7 @@ class TriggerSession:
             )
         )
         self.events.message(f"Generating queries with {self.writer.name}...")
-        async with forget_unusable_answers(self.models):
-            queries = await write_queries(
-                self.skill, writer, count=count, distractors=self.distractors
-            )
+        queries = await write_queries(self.skill, writer, count=count, distractors=self.distractors)
         file = self.skill.folder / PATHS_IN_SKILL[0]
         with whole_file(file) as stream:
             stream.write(
@@ -343,7 +335,7 @@ class TriggerSession:
                 if done := len(plan) - len(missing):
                     verb = "Continuing run" if run.resumed else "New run"
                     self.events.message(f"{verb} {run.id}: {done} of {len(plan)} runs are stored.")
-                self.announce(estimate_runs(plan, missing, self.models.context.prices))
+                self.announce(estimate(plan, missing, self.models.context.prices))
             self.events.started(plan, run, missing)
 
         return await evaluate(
@@ -422,29 +414,6 @@ def skills_opened(result: Result, skill: str, others: Iterable[str]) -> tuple[st
     return (*opened, skill) if result.activated and skill not in opened else opened
 
 
-def estimate_runs(
-    plan: Plan, trials: Iterable[Trial], price_table: Prices | Mapping[str, Mapping[str, float]]
-) -> CostEstimate:
-    """What these runs will use: at least one turn each with a short call, at most every turn with a full answer."""
-    prices = {address.name: price_for(address, price_table) for address in plan.models}
-    offered = (*plan.distractors, plan.skill)
-    prompt_tokens = PROMPT_TOKENS + estimate_tokens(catalog_prompt(offered, "~/.agents/skills"))
-    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
-    for trial in trials:
-        price = prices[trial.model]
-        first = prompt_tokens + estimate_tokens(plan.suite.by_id[trial.case].prompt)
-        calls += plan.bounds.turns
-        low_tokens += first + USUAL_ANSWER_TOKENS
-        low += price.cost(first, USUAL_ANSWER_TOKENS) or 0.0
-        limit = plan.output_limit(trial)
-        for turn in range(plan.bounds.turns):
-            prompt = first + turn * (limit + TOOL_RESULT_TOKENS)
-            high_tokens += prompt + limit
-            high += price.cost(prompt, limit) or 0.0
-    unknown = tuple(name for name, price in prices.items() if not price.is_known)
-    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)
-
-
 async def write_queries(
     skill: Skill, model: Model, *, count: int = 20, distractors: Sequence[Skill] = ()
 ) -> Queries:
@@ -460,9 +429,10 @@ async def write_queries(
         title="1-queries",
     )
 
-    return await ask(
-        model, request, lambda answer, last: _read_queries(answer, skill, half, last=last)
-    )
+    async def read(answer: dict[str, Any]) -> tuple[Queries, list[str]]:
+        return _read_queries(answer, skill, half)
+
+    return await ask(model, request, read)
 
 
 def describe_skill(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]:
@@ -475,8 +445,8 @@ def describe_skill(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]
     }
 
 
-def _read_queries(answer: dict[str, Any], skill: Skill, half: int, *, last: bool) -> Queries:
-    """Each query once. Faulty ones go back to the model; after its last attempt they are dropped."""
+def _read_queries(answer: dict[str, Any], skill: Skill, half: int) -> tuple[Queries, list[str]]:
+    """Each query once, and what is wrong with others. InvalidAnswer where more than a fifth of a kind is missing."""
     usable: dict[str, Query] = {}
     wrong: list[str] = []
     for field, should in (("should_trigger", True), ("should_not_trigger", False)):
@@ -490,13 +460,12 @@ def _read_queries(answer: dict[str, Any], skill: Skill, half: int, *, last: bool
                 wrong.append(f"{text[:60]!r} names the skill")
             else:
                 usable[text.casefold()] = Query(text, should)
-    least = max(2, half - (half - 1) // 5) if last else half
-    for field, should in (("should_trigger", True), ("should_not_trigger", False)):
-        count = sum(query.should_trigger is should for query in usable.values())
-        if count < least:
-            wrong.append(f"{field} has {count} usable requests; {half} are needed")
-            if last:
-                raise InvalidAnswer("; ".join(wrong))
-    if wrong and not last:
-        raise InvalidAnswer("; ".join(wrong[:8]))
-    return Queries(tuple(usable.values()), "generated")
+    wrong = wrong[:8]
+    counts = [
+        sum(query.should_trigger is kind for query in usable.values()) for kind in (True, False)
+    ]
+    if min(counts) < half:
+        wrong.append(f"there are {counts} usable requests of each kind; {half} are needed")
+    if min(counts) < max(2, half - (half - 1) // 5):
+        raise InvalidAnswer("; ".join(wrong))
+    return Queries(tuple(usable.values()), "generated"), wrong

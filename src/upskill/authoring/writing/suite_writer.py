@@ -8,35 +8,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from upskill.authoring.material.material import Material, quote
+from upskill.authoring.material.material import Material, free_id, quote
 from upskill.authoring.saving.provenance import is_from_memory, shared_name
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
     NoUsableAnswer,
     StructuredRequest,
+    Tell,
     ask,
     list_schema,
+    no_message,
     read_ids,
+    read_items,
     text_schema,
 )
-from upskill.authoring.writing.summarize import (
-    DEFAULT_BUDGET,
-    SMALL_BUDGET,
-    Tell,
-    no_message,
-    summarize,
-)
+from upskill.authoring.writing.summarize import DEFAULT_BUDGET, summarize
 from upskill.checks import SuiteCheck
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Model
-from upskill.plain import as_list, as_mapping, counted, dict_or_empty, list_or_empty, object_schema
+from upskill.plain import as_list, as_mapping, counted, list_or_empty, object_schema
 from upskill.skills import Skill
-from upskill.suites import LOOK_UP, READ, Case, Reading, Suite
+from upskill.suites import FAILED_BY, LOOK_UP, READ, Case, Reading, Suite
 from upskill.suites.near_duplicates import near_duplicates
 from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, probe_case
 from upskill.suites.suite import hash_to_unit
@@ -46,22 +43,19 @@ CASES = 24  # in one request; half of them are kept fresh
 ANSWERS = 3  # right ones, and wrong ones, for each case
 MIN_ANSWERS = 2  # of each that a case keeps, after those that its writer disputes
 MAX_KNOWN_PROMPTS = 40  # of cases that exist, for one who writes more
-SMALL_ROUNDS = 3  # requests to a small model, which writes few usable cases at a time
 # A case that only these decide is a look-up if the material has what they look for.
 WORD_CHECKS = ("contains", "contains_any", "equals", "starts_with")
 BESIDE = ("max_length", "not_contains", "not_regex")
-CHECK_KINDS = (
-    *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
-    *("command_line", "json_schema", "max_length"),
-)
+CHECK_KINDS = (*WORD_CHECKS, *BESIDE, "regex", "command_line", "json_schema")
 # For students that act; run in the sandbox only.
 ACTING_KINDS = ("file_exists", "file_contains", "command", "python")
-SMALL_KINDS = ("contains", "max_length")
 CHALLENGES = (
     "challenges"  # in the metadata of a counterexample: the line of the skill that misleads
 )
 SHORT_ANSWER = 200  # characters that no answer is called verbose for
 LONG_ANSWER = 1_000  # characters beyond which an answer is verbose, unless a right one is longer
+MAX_WRITTEN = 4  # times as many as are wanted, where only hard ones are
+UNASKED_SHARE = 4  # one in four is kept whatever the student says, so that harm can show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +67,6 @@ class TestWriter:
     model: Model
     material: Material
     author: str = "a model"
-    small: bool = False  # it gets a simpler form, and is asked for no answers
     acts: bool = False  # the students work in a folder
     challenges: bool = False  # the cases are to be ones on which the skill misleads
     existing: tuple[Case, ...] = ()  # of these it sees only cases that are not held out
@@ -88,19 +81,12 @@ class TestWriter:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        if self.small:
-            return SMALL_KINDS
         return (*CHECK_KINDS, *ACTING_KINDS) if self.acts else CHECK_KINDS
 
-    @property
-    def kinds_prompt(self) -> str:
-        return read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")
-
-    @property
-    def known_text(self) -> str:
-        skill = self.material.skill
-        texts = [piece.text for piece in self.material.pieces] or ([skill.body] if skill else [])
-        return "\n".join(texts)
+    def prompt(self, name: str, **values: object) -> str:
+        """A prompt that explains the kinds of checks."""
+        kinds = read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")
+        return read_prompt(name, kinds=kinds.strip(), **values)
 
     def about(self, ids: Iterable[str] = ()) -> str:
         """The task, the skill where there is one, and the material that has these ids."""
@@ -129,12 +115,8 @@ class WrittenCase:
         return str(self.fields["id"])
 
     @property
-    def is_sound(self) -> bool:
-        return self.case is not None and not self.problems
-
-    @property
-    def evidence(self) -> list[str]:
-        return read_ids(self.fields.get("evidence"))
+    def sound(self) -> Case | None:
+        return None if self.problems else self.case
 
     def named(self, letter: str) -> list[str]:
         return [text for name, text in self.answers.items() if name.startswith(letter)]
@@ -162,37 +144,29 @@ async def write_suite(  # noqa: PLR0913 - options, by name
         model=model,
         material=await summarize(material, model, budget=budget, tell=tell),
         author=author,
-        small=budget < SMALL_BUDGET,
         acts=acts,
         challenges=challenges,
         existing=tuple(existing),
     )
     written = await write_cases(writer, count, tell=tell)
     if challenges:
-        return Suite(tuple(each.case for each in written if each.case and each.is_sound))
-    check_enough(written, count, fewest=1 if existing else 3)
-    if not writer.small:
-        written = await add_answers(writer, written, tell=tell)
-        written = await fix_checks(writer, written)
-    return as_suite(written, count, existing, tell)
+        return Suite(tuple(each.sound for each in written if each.sound))
+    fewest = 1 if existing else 3
+    check_enough(written, len(written), count, fewest)
+    written = await add_answers(writer, written, tell=tell)
+    return as_suite(await fix_checks(writer, written), count, fewest, tell)
 
 
 async def write_cases(
     writer: TestWriter, count: int, *, title: str = "1-tests", tell: Tell = no_message
 ) -> list[WrittenCase]:
     """So many cases, of which a hash keeps half fresh; those that ask what another asks are left out."""
+    items = await _ask_for_cases(writer, count, title)
     written: list[WrittenCase] = []
-    repeated = 0
-    for _ in range(SMALL_ROUNDS if writer.small else 1):
-        sound = [each.case for each in written if each.case]
-        for item in await _ask_for_cases(writer, count - len(sound), sound, title):
-            each = await _read_case(writer, as_mapping(item) or {}, written)
-            repeated += each is None
-            if each is not None and (each.is_sound or not writer.small):
-                written.append(each)
-        if len(written) >= count:
-            break
-    if repeated:
+    for fields in items:
+        if each := await _read_case(writer, fields, written):
+            written.append(each)
+    if repeated := len(items) - len(written):
         tell(f"Left out {counted(repeated, 'case')} that ask nothing, or what another case asks.")
     written = written[:count]
     by_hash = sorted(written, key=lambda each: hash_to_unit(str(each.fields["prompt"])))
@@ -203,11 +177,9 @@ async def write_cases(
     return [replace(each, is_fresh=each.id in fresh) for each in written]
 
 
-async def _ask_for_cases(
-    writer: TestWriter, count: int, sound: Sequence[Case], title: str
-) -> list[Any]:
+async def _ask_for_cases(writer: TestWriter, count: int, title: str) -> list[dict[str, Any]]:
     text = writer.about()
-    known = [*writer.existing, *sound]
+    known = writer.existing
     # Of held-out cases not even this prompt has anything.
     prompts = [case.prompt for case in known if not case.held_out][:MAX_KNOWN_PROMPTS]
     if prompts:
@@ -216,7 +188,7 @@ async def _ask_for_cases(
         listed = json.dumps(prompts, ensure_ascii=False)
         text += f"\n\nPrompts that already exist{which}, as JSON:\n{listed}"
     name = "write_counterexamples" if writer.challenges else "write_suite"
-    system = read_prompt(name, cases=counted(count, "case"), kinds=writer.kinds_prompt.strip())
+    system = writer.prompt(name, cases=counted(count, "case"))
     request = StructuredRequest(
         "writing test cases",
         system + (read_prompt("write_acting_cases") if writer.acts else ""),
@@ -225,19 +197,14 @@ async def _ask_for_cases(
         max_output_tokens=600 * count + 2000,
         title=title,
     )
-    try:
-        return await ask(writer.model, request, _read_items)
-    except NoUsableAnswer:
-        if writer.small:
-            return []
-        raise
+    return await ask(writer.model, request, _read_cases)
 
 
-def _read_items(answer: dict[str, Any], _last: bool) -> list[Any]:
-    items = list_or_empty(answer.get("cases"))
+async def _read_cases(answer: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    items = read_items(answer.get("cases"))
     if not items:
         raise InvalidAnswer("it has no list `cases`")
-    return items
+    return items, []
 
 
 async def _read_case(
@@ -249,13 +216,11 @@ async def _read_case(
         return None
     known = [*writer.existing, *(each.case for each in written if each.case)]
     used = {*(case.id for case in known), *(each.id for each in written)}
-    name = str(fields.get("id") or "case")
-    numbered = (f"{name}-{number}" for number in range(2, len(used) + 3))
-    free = name if name not in used else next(each for each in numbered if each not in used)
+    name = free_id(str(fields.get("id") or "case"), used)
     # Its own answers would be of no use: whoever wrote the checks writes what they look for.
     own = {key: value for key, value in fields.items() if key not in ("right", "wrong")}
-    tried = await _try(writer, WrittenCase({**own, "id": free, "prompt": prompt}), known)
-    if tried.case and any(tried.id in pair for pair in near_duplicates([*known, tried.case])):
+    tried = await _try(writer, WrittenCase({**own, "id": name, "prompt": prompt}), known)
+    if tried.case and any(name in pair for pair in near_duplicates([*known, tried.case])):
         return None
     return tried
 
@@ -268,35 +233,39 @@ async def add_answers(
     tell: Tell = no_message,
 ) -> list[WrittenCase]:
     """The cases with right and wrong answers by somebody who has not seen their checks, and what these get wrong."""
+    if not cases:
+        return []
     tell(f"Writing answers to {counted(len(cases), 'case')}...")
     ids = [each.id for each in cases]
-    each_list = list_schema(text_schema(2000), ANSWERS, MIN_ANSWERS)
-    item = object_schema(
-        {"case": {"type": "string", "enum": ids}, "right": each_list, "wrong": each_list}
-    )
-    cited = _cited_by(cases)
-    questions = [json.dumps(_question(each), ensure_ascii=False) for each in cases]
+    texts = list_schema(text_schema(2000), ANSWERS, MIN_ANSWERS)
+    name = {"type": "string", "enum": ids}
+    item = object_schema({"case": name, "right": texts, "wrong": texts})
+    questions = "\n".join(map(_question, cases))
     request = StructuredRequest(
         "writing fresh answers",
         read_prompt("write_answers", count=ANSWERS),
-        f"{writer.about(cited)}\n\nThe questions:\n" + "\n".join(questions),
+        f"{writer.about(_cited_by(cases))}\n\nThe questions:\n{questions}",
         object_schema({"answers": list_schema(item, len(cases), len(cases))}),
         max_output_tokens=400 * len(cases) + 1600,
         title=title,
     )
 
-    def read(said: dict[str, Any], last: bool) -> dict[str, dict[str, Any]]:
-        items = map(dict_or_empty, list_or_empty(said.get("answers")))
-        answers = {str(item.get("case")): item for item in items}
+    async def read(said: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        answers = {str(item.get("case")): item for item in read_items(said.get("answers"))}
         missing = [name for name in ids if name not in answers]
-        if missing and not (last and answers.keys() & {*ids}):
-            raise InvalidAnswer(f"it has no answers to {', '.join(missing[:3])}")
-        return answers
+        flaws = [f"it has no answers to {', '.join(missing[:3])}"] if missing else []
+        if len(missing) == len(ids):
+            raise InvalidAnswer(flaws[0])
+        return answers, flaws
 
     answers = await ask(writer.model, request, read)
     answered: list[WrittenCase] = []
     for each in cases:
-        named = _name_answers(answers.get(each.id, {}))
+        named: dict[str, str] = {}
+        for kind in ("right", "wrong"):
+            for number, text in enumerate(list_or_empty(answers.get(each.id, {}).get(kind)), 1):
+                if str(text).strip():
+                    named[f"{kind[0]}{number}"] = str(text)
         answered.append(await _try(writer, replace(each, answers=named)))
     right, wrong = (_count_judged(answered, letter) for letter in "rw")
     tell(f"{right} right answers pass, {wrong} wrong answers fail.")
@@ -305,108 +274,93 @@ async def add_answers(
 
 def _cited_by(cases: Iterable[WrittenCase]) -> set[str]:
     """The pieces that the cases rest on; none, which stands for all, where a case names none."""
-    evidence = [each.evidence for each in cases]
+    evidence = [read_ids(each.fields.get("evidence")) for each in cases]
     return set[str]().union(*evidence) if all(evidence) else set()
 
 
-def _question(each: WrittenCase) -> dict[str, Any]:
+def _question(each: WrittenCase) -> str:
     question = {"id": each.id, "prompt": each.case.prompt if each.case else each.fields["prompt"]}
     if each.case and each.case.needs_sandbox:
         question |= {"acts": True, "files": dict(each.case.files)}
-    return question
-
-
-def _name_answers(item: Mapping[str, Any]) -> dict[str, str]:
-    """r1, r2, … for the right ones and w1, w2, … for the wrong ones."""
-    named: dict[str, str] = {}
-    for kind in ("right", "wrong"):
-        for number, text in enumerate(list_or_empty(item.get(kind)), start=1):
-            if str(text).strip():
-                named[f"{kind[0]}{number}"] = str(text)
-    return named
+    return json.dumps(question, ensure_ascii=False)
 
 
 def _count_judged(cases: Iterable[WrittenCase], letter: str) -> str:
-    names = [(each, name) for each in cases for name in each.answers if name.startswith(letter)]
-    well = sum(name not in each.problems for each, name in names)
-    return f"{well} of {len(names)}"
+    well = [
+        name not in each.problems
+        for each in cases
+        for name in each.answers
+        if name.startswith(letter)
+    ]
+    return f"{sum(well)} of {len(well)}"
 
 
 async def fix_checks(
     writer: TestWriter, cases: Sequence[WrittenCase], *, title: str = "3-checks"
 ) -> list[WrittenCase]:
     """The cases, those with problems as their writer fixed them. What is still wrong then stays written on them."""
-    broken = {each.id: each for each in cases if not each.is_sound}
+    broken = {each.id: each for each in cases if not each.sound}
     if not broken:
         return [*cases]
-    lines = [json.dumps(_describe_broken(each), ensure_ascii=False) for each in broken.values()]
-    check = _check_schema(writer.kinds)
     fields = {
         "id": {"type": "string", "enum": [*broken]},
-        "checks": list_schema(check, 5, 1),
+        "checks": list_schema(_check_schema(writer.kinds), 5, 1),
         "disputed": list_schema(text_schema(3), 2 * ANSWERS),
     }
-    cited = _cited_by(broken.values())
-    material = quote(writer.material.cited(cited)) if cited else ""
+    text = "\n".join(map(_describe_broken, broken.values()))
+    if cited := _cited_by(broken.values()):
+        text = f"{quote(writer.material.cited(cited))}\n\n{text}"
     request = StructuredRequest(
         "fixing test cases",
-        read_prompt("fix_checks", fewest=MIN_ANSWERS, kinds=writer.kinds_prompt.strip()),
-        "\n\n".join([*([material] if material else []), "\n".join(lines)]),
+        writer.prompt("fix_checks", fewest=MIN_ANSWERS),
+        text,
         object_schema({"cases": list_schema(object_schema(fields), len(broken), 1)}),
         max_output_tokens=500 * len(broken) + 2000,
         title=title,
     )
     try:
-        items = await ask(writer.model, request, _read_items)
+        items = await ask(writer.model, request, _read_cases, required=False)
     except NoUsableAnswer:
         return [*cases]
-    for item in map(dict_or_empty, items):
-        before = broken.get(str(item.get("id")))
-        if before is not None:
+    for item in items:
+        if before := broken.get(str(item.get("id"))):
             # Only what is judged otherwise can be disputed.
             disputed = {*read_ids(item.get("disputed"))} & {*before.problems}
             answers = {key: text for key, text in before.answers.items() if key not in disputed}
-            fixed = replace(
-                before, fields={**before.fields, "checks": item.get("checks")}, answers=answers
-            )
-            broken[before.id] = await _try(writer, fixed)
+            fixed = {**before.fields, "checks": item.get("checks")}
+            broken[before.id] = await _try(writer, replace(before, fields=fixed, answers=answers))
     return [broken.get(each.id, each) for each in cases]
 
 
-def _describe_broken(each: WrittenCase) -> dict[str, Any]:
+def _describe_broken(each: WrittenCase) -> str:
     kept = {name: value for name, value in each.fields.items() if name not in ("tags", "evidence")}
-    return {**kept, "answers": dict(each.answers), "problems": dict(each.problems)}
+    kept |= {"answers": dict(each.answers), "problems": dict(each.problems)}
+    return json.dumps(kept, ensure_ascii=False)
 
 
 def as_suite(
-    written: Sequence[WrittenCase],
-    count: int,
-    existing: Sequence[Case] = (),
-    tell: Tell = no_message,
+    written: Sequence[WrittenCase], count: int, fewest: int = 3, tell: Tell = no_message
 ) -> Suite:
     """The sound cases; TooFewCases where less than half are."""
     left_out: list[str] = []
     cases: list[Case] = []
     for each in written:
         few = each.answers and min(len({*each.named(letter)}) for letter in "rw") < MIN_ANSWERS
-        if each.case is None or each.problems or few:
+        if each.sound is None or few:
             left_out.append(each.id)
         else:
-            cases.append(replace(each.case, held_out=each.is_fresh))
+            cases.append(replace(each.sound, held_out=each.is_fresh))
     if left_out:
         what = (
             f"{counted(len(left_out), 'case')} whose checks are too weak or judge an answer wrongly"
         )
         tell(f"Left out {what}: {', '.join(left_out)}.")
-    check_enough(written, count, sound=len(cases), fewest=1 if existing else 3)
+    check_enough(written, len(cases), count, fewest)
     return Suite(tuple(cases), "generated")
 
 
-def check_enough(
-    written: Sequence[WrittenCase], count: int, *, sound: int | None = None, fewest: int = 3
-) -> None:
-    """TooFewCases where less than half are usable; before they are tried, those that can be read count."""
-    usable = len(written) if sound is None else sound
+def check_enough(written: Sequence[WrittenCase], usable: int, count: int, fewest: int = 3) -> None:
+    """TooFewCases where less than half are usable."""
     if usable >= max(fewest, count // 2):
         return
     problems = (f"{each.id}: {why}" for each in written for why in each.problems.values())
@@ -423,47 +377,43 @@ async def _try(
     """Hold a case against answers that know nothing, and against those that somebody else wrote to it."""
     fields = {**written.fields, "right": written.named("r"), "wrong": written.named("w")}
     try:
-        case = parse_case(writer, fields)
+        case = _parse_case(writer, fields)
     except UsageError as error:
         return replace(written, case=None, problems={"checks": error.message})
     references = [other for other in others if other.reference][-2:]
     weak = await probe_case(case, writer.material.skill, writer.opener, references)
     if case.needs_sandbox and await passes_untouched(case, writer.opener):
         weak.append(WeakCase(case.id, "untouched", "the folder as it was passes"))
-    return replace(written, case=case, problems=_explain_problems(written, weak))
-
-
-def _explain_problems(written: WrittenCase, weaknesses: Iterable[WeakCase]) -> dict[str, str]:
-    """What the checks get wrong, by the name of the answer, or of the probe."""
+    # What the checks get wrong, by the name of the answer, or of the probe.
     problems: dict[str, str] = {}
-    for weak in weaknesses:
-        why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
-        names = [
-            name for name, text in written.answers.items() if weak.answer and text == weak.answer
-        ]
+    for each in weak:
+        why = {"right": f"is right, and fails: {each.reason}", "wrong": "is wrong, and passes"}
+        names = [name for name, text in written.answers.items() if text == each.answer != ""]
         for name in names:
-            problems[name] = why.get(weak.probe, "")
+            problems[name] = why.get(each.probe, "")
         if not names:
-            problems[weak.probe] = str(weak)
-    return problems
+            problems[each.probe] = str(each)
+    return replace(written, case=case, problems=problems)
 
 
-def parse_case(writer: TestWriter, fields: Mapping[str, Any]) -> Case:
-    checks = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
+def _parse_case(writer: TestWriter, fields: Mapping[str, Any]) -> Case:
     # Not every model keeps to the schema, and a generated check must not ask a judge, nor run anything where
     # nothing acts.
-    strange = [str(check.get("kind")) for check in checks if check.get("kind") not in writer.kinds]
-    if strange:
-        raise UsageError(f"{strange[0]!r} is not one of the kinds of checks above")
+    for check in read_items(fields.get("checks")):
+        if check.get("kind") not in writer.kinds:
+            kind = str(check.get("kind"))
+            raise UsageError(f"{kind!r} is not one of the kinds of checks above")
+    material = writer.material
     metadata: dict[str, Any] = {"author": shared_name(writer.author), READ: writer.reads}
     if fields.get("line"):
         metadata[CHALLENGES] = str(fields["line"])
-    evidence = list(writer.material.resolve_citations(read_ids(fields.get("evidence"))))
-    row = as_suite_case(fields, writer.material.skill)
-    row |= {"evidence": evidence, "metadata": metadata}
+    evidence = material.resolve_citations(read_ids(fields.get("evidence")))
+    row = as_suite_case(fields, material.skill) | {"evidence": [*evidence], "metadata": metadata}
     (case,) = Suite.parse([row], "a generated case").cases
-    if is_look_up(case, writer.known_text):
-        case = replace(case, metadata={**case.metadata, LOOK_UP: True})
+    known = "\n".join(piece.text for piece in material.pieces)
+    if is_look_up(case, known or (material.skill.body if material.skill else "")):
+        metadata = {**case.metadata, LOOK_UP: True}
+        case = replace(case, metadata=metadata)
     return replace(case, held_out=False)
 
 
@@ -481,11 +431,11 @@ def _is_in(named: SuiteCheck, material: str) -> bool:
     return any(found) if named.name in ("contains_any", "equals") else all(found)
 
 
-def _check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any]:
+def _check_schema(kinds: Sequence[str]) -> dict[str, Any]:
     return object_schema(
         {
-            "kind": {"type": "string", "enum": sorted(kinds) if small else list(kinds)},
-            "texts": list_schema(text_schema(30 if small else 2000), 2 if small else 6),
+            "kind": {"type": "string", "enum": list(kinds)},
+            "texts": list_schema(text_schema(2000), 6),
             "number": {"type": "integer"},
             "exact": {"type": "boolean"},
         }
@@ -493,48 +443,43 @@ def _check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any
 
 
 def _suite_schema(count: int, writer: TestWriter) -> dict[str, Any]:
-    small = writer.small
-    text = text_schema(120 if small else 2000)
+    text = text_schema(2000)
     path = text_schema(100)
     fields: dict[str, Any] = {"id": text_schema(60)}
     if writer.challenges:
         fields["line"] = text_schema(300)
-    fields["prompt"] = text
-    if not small:
-        fields["words"] = {"type": "integer"}
+    fields |= {"prompt": text, "words": {"type": "integer"}}
     if writer.acts:
         file = object_schema({"path": path, "text": text})
         fields |= {"files": list_schema(file, 6), "outputs": list_schema(path, 6)}
-    check = _check_schema(writer.kinds, small=small)
     fields |= {
-        "checks": list_schema(check, 2 if small else 5, 1),
+        "checks": list_schema(_check_schema(writer.kinds), 5, 1),
         "reference": text,
-        "tags": list_schema(text_schema(30), 1 if small else 3),
+        "tags": list_schema(text_schema(30), 3),
         "evidence": list_schema(text_schema(20), 6),
     }
     return object_schema({"cases": list_schema(object_schema(fields), count, 1)})
 
 
 def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, Any]:
-    written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
+    written = read_items(fields.get("checks"))
     checks = [each for check in written for each in _read_check(check, str(fields.get("prompt")))]
+    reference = fields.get("reference", "")
     right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))
     more = _length(fields)
     if any(check.get("kind") in ACTING_KINDS for check in written):
-        scripts = [fields.get("reference", ""), *right]
         right, wrong = (
-            [{"run": script} for script in dict.fromkeys(map(str, each))]
-            for each in (scripts, wrong)
+            [{"run": script} for script in dict.fromkeys(map(str, scripts))]
+            for scripts in ([reference, *right], wrong)
         )
         more = {"outputs": list_or_empty(fields.get("outputs")) or ["**"]}
     elif not any("max_length" in check for check in checks):
-        longest = max(len(str(answer)) for answer in (fields.get("reference", ""), *right))
+        longest = max(len(str(answer)) for answer in (reference, *right))
         # It is verbose when it is well above the right ones; what just repeats the skill is.
         most = len(skill.body) - 1 if skill else LONG_ANSWER
         limit = max(longest, min(max(SHORT_ANSWER, 4 * longest), most))
         checks.append({"max_length": limit})
-    placed = map(dict_or_empty, list_or_empty(fields.get("files")))
-    files = {file.get("path"): file.get("text") for file in placed}
+    files = {file.get("path"): file.get("text") for file in read_items(fields.get("files"))}
     unchanged = {key: fields[key] for key in ("id", "prompt", "reference", "tags") if key in fields}
     return {**unchanged, "files": files, **more, "checks": checks, "right": right, "wrong": wrong}
 
@@ -558,11 +503,9 @@ def _names_number(prompt: str, number: int) -> bool:
 
 def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
     """A check as a suite file has it, without those that the writer may not choose."""
-    kind, texts, exact = (
-        str(check.get("kind")),
-        list_or_empty(check.get("texts")),
-        bool(check.get("exact")),
-    )
+    kind = str(check.get("kind"))
+    texts = list_or_empty(check.get("texts"))
+    exact = bool(check.get("exact"))
     first, more = texts[0] if texts else "", texts[1:]
     match kind:
         case "max_length":
@@ -596,3 +539,42 @@ def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
             return [{kind: {"file": "check.py", "source": first}}]
         case _:
             return [{kind: first}]
+
+
+# Cases that can show a difference: most of them are ones that a student fails without the skill
+# ------------------------------------------------------------------------------------------------
+
+
+async def write_hard_cases(
+    write: Callable[[int, tuple[Case, ...]], Awaitable[tuple[Case, ...]]],
+    fails: Callable[[tuple[Case, ...]], Awaitable[Collection[str]]],
+    count: int,
+    student: str,
+) -> tuple[tuple[Case, ...], str]:
+    """Until there are so many, or four times as many are written; and how they were chosen, in words.
+
+    `write` adds so many cases to these, `fails` names those that the student fails. Each kept case says whether it was.
+    """
+    unasked = -(-count // UNASKED_SHARE)
+    written: tuple[Case, ...] = ()
+    kept: list[Case] = []
+    while len(kept) < count and len(written) < MAX_WRITTEN * count:
+        try:
+            cases = await write(min(count, MAX_WRITTEN * count - len(written)), written)
+        except TooFewCases:
+            if not written:
+                raise
+            break
+        asked = cases if written else cases[unasked:]
+        kept += cases[: len(cases) - len(asked)]
+        written += cases
+        failing = await fails(asked) if asked else ()
+        for case in asked:
+            if case.id in failing:
+                kept.append(replace(case, metadata={**case.metadata, FAILED_BY: student}))
+    kept = kept[:count]
+    failed = sum(FAILED_BY in case.metadata for case in kept)
+    words = (
+        f"{len(written)} written, {failed} that it fails and {len(kept) - failed} unasked are kept"
+    )
+    return tuple(kept), words

@@ -21,7 +21,6 @@ from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import Paused, UsageError
 from upskill.options import option
-from upskill.reports import generated as report
 from upskill.runs.planning.options import StudentOptions
 from upskill.runs.stores import without_password
 from upskill.traces import Step
@@ -74,7 +73,9 @@ def command(**values: Any) -> None:
         options.sources = (source,) if source.strip() else ()
     with showing_progress(options) as events:
         generated = generate_now(options, events=events)
-    options.show(report.report_generated(generated))
+    from upskill.reports.generated import report_generated  # noqa: PLC0415 - not needed to wait for answers
+
+    options.show(report_generated(generated))
     if generated.has_failed:
         raise click.exceptions.Exit(3)
     if options.receipt and generated.student:
@@ -129,8 +130,10 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
             return sys.stdin.readline()  # empty at the end of a pipe
 
     def step(step: Step) -> None:
+        from upskill.reports.generated import step_line  # noqa: PLC0415 - only for `teach`
+
         if step.kind == "tool":
-            tell(report.step_line(next(steps), step))
+            tell(step_line(next(steps), step))
 
     events = AuthoringEvents(
         started=bar.started,

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from upskill.authoring.trigger.trigger import TriggerOptions, agent_option, estimate_runs
+from upskill.authoring.trigger.trigger import TriggerOptions, agent_option
 from upskill.cli.help import Command
 from upskill.cli.library import (
     PlansOptions,
@@ -21,7 +21,7 @@ from upskill.experiments.shadowing import FIRST_ROUNDS
 from upskill.options import option
 from upskill.reports.experiments import report_matrix
 from upskill.reports.svg import shadow_map
-from upskill.runs.planning.estimate import CostEstimate
+from upskill.runs.planning.estimate import CostEstimate, estimate
 from upskill.runs.planning.options import choose_students
 from upskill.skills import load_skills
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -98,7 +98,7 @@ async def _run(options: MatrixOptions, searches: list[Matrix]) -> list[Matrix]:
         expected = CostEstimate()
         for plan in (plan for search in searches for plan in search.plans.values()):
             first = replace(plan, runs=min(FIRST_ROUNDS, options.repeats or FIRST_ROUNDS))
-            expected += estimate_runs(first, first.trials(), engine.models.context.prices)
+            expected += estimate(first, first.trials(), engine.models.context.prices)
         confirm_cost(
             options, expected, f"up to {expected.words} to begin with; more if skills take requests"
         )

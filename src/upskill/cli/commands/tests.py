@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from upskill.authoring.material.material import Material, read_material
-from upskill.authoring.material.stored import with_stored
+from upskill.authoring.material.material import Material, read_material, with_stored
 from upskill.authoring.saving.provenance import (
     EVALS,
     SUITE,
@@ -18,8 +17,7 @@ from upskill.authoring.saving.provenance import (
     has_written_suite,
     own_suite,
 )
-from upskill.authoring.writing.hard_cases import MAX_WRITTEN, write_hard_cases
-from upskill.authoring.writing.suite_writer import write_suite
+from upskill.authoring.writing.suite_writer import MAX_WRITTEN, write_hard_cases, write_suite
 from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher, find_test_writer
 from upskill.cli.console import note, show_json
@@ -280,9 +278,9 @@ async def _write(
 
         if not options.hard:
             return Suite(await write(count, ()), "generated")
-        found = await write_hard_cases(write, ask, count, options.hard)
-        options.tell(f"{options.hard}: {found}.")
-        return Suite(found.kept, "generated")
+        kept, chosen = await write_hard_cases(write, ask, count, options.hard)
+        options.tell(f"{options.hard}: {chosen}.")
+        return Suite(kept, "generated")
 
 
 async def _score(skill: Skill, options: _Options) -> Score:
