@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mcp.server.mcpserver import MCPServer
 
 from upskill import GenerateOptions, Skill, Trace, UsageError
@@ -26,7 +24,6 @@ from upskill.authoring.material.material import (
     Material,
     Piece,
     add_material,
-    chunks,
     quote,
     read_material,
     read_source,
@@ -320,27 +317,6 @@ def test_a_second_trace_has_ids_of_its_own() -> None:
         "one",
     ]  # undated ones last
     assert len(material.sources) == 2, "the same session is read once"
-
-
-@settings(max_examples=20)
-@given(st.lists(st.text(max_size=900), max_size=6), st.integers(300, 2000))
-def test_chunks_lose_nothing_and_fit(texts: list[str], room: int) -> None:
-    pieces = [Piece(f"s{number}", "step", text) for number, text in enumerate(texts, start=1)]
-    found = chunks(pieces, room)
-    assert all(sum(piece.tokens for piece in group) <= room for group in found)
-    assert [piece.id for group in found for piece in group] == [piece.id for piece in pieces]
-
-
-@settings(max_examples=20)
-@given(st.text(min_size=1500, max_size=4000))
-def test_a_piece_that_is_too_large_is_cut_and_nothing_of_it_is_lost(text: str) -> None:
-    found = [piece for group in chunks([Piece("s1", "step", text)], 300) for piece in group]
-    assert {piece.id for piece in found} == {"s1"}
-    told = "".join(
-        piece.text.partition(") ")[2] if piece.text.startswith("(part ") else piece.text
-        for piece in found
-    )
-    assert told == text
 
 
 def test_notes_are_cited_by_what_stands_behind_them() -> None:

@@ -420,12 +420,11 @@ def _suite_of(work: Work, cases: Sequence[WrittenCase], tell: Tell | None = None
     try:
         new = as_suite(cases, count if tell else 0, 1 if own else 3, tell or no_message)
     except UpskillError as error:
-        if tell is None or own is None:
-            if tell:
-                raise
-            return own or Suite(())
-        tell(f"No new cases are used: {error.message}.")
-        return own
+        if tell and own is None:
+            raise
+        if tell:
+            tell(f"No new cases are used: {error.message}.")
+        return own or Suite(())
     return replace(own, cases=(*own.cases, *new.cases)) if own else new
 
 
@@ -445,7 +444,7 @@ async def _try_meanwhile(work: Work, first: Version, cases: Sequence[WrittenCase
     try:
         await _breaks_own_cases(work, first)
         suite = _suite_of(work, cases)
-        if cases and (shown := _shown(work, suite, cases)):
+        if shown := _shown(work, suite, cases):
             name = inputs.student.name
             work.tell(f"Evaluating on {name}... ({counted(len(shown), 'shown case')})")
             await _evaluate(work, first.skill, shown)

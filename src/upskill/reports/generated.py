@@ -63,8 +63,7 @@ def report_generated(generated: Generated, lesson: Mapping[str, Any] | None = No
 def _saved(generated: Generated) -> str:
     saved = f"Saved to {generated.folder}: about {generated.skill.tokens:,} tokens."
     if generated.unchanged:
-        results = ", with its new results" if is_proven(generated.skill) else ""
-        saved = f"The skill in {generated.folder} is the older one, unchanged{results}."
+        saved = f"The skill in {generated.folder} is the older one, unchanged."
     return f"{saved} Spent: {_spent(generated)}." if generated.spent else saved
 
 

@@ -6,9 +6,7 @@ import difflib
 import re
 import tempfile
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -70,20 +68,12 @@ class Destination:
             )
         if not self.output and self.older is None:
             return ""
-        folder = (
-            Path(self.output)
-            if self.output
-            else self.skills / (self.older.name if self.older else "")
-        )
+        folder = self._folder(self.older)
         if self.output:
             check_output(folder, may_replace=self.force or self.is_ours(folder))
+        before = _load(folder)
         nobody_to_ask = self.events.replace_edited is None and not self.force
-        if (
-            nobody_to_ask
-            and (before := _load(folder))
-            and self.is_ours(folder)
-            and edited_by_hand(before)
-        ):
+        if nobody_to_ask and before and self.is_ours(folder) and edited_by_hand(before):
             raise UsageError(
                 f"{folder}: written or edited by hand",
                 f"Use --force to replace it (this version is kept in {folder.parent / PREVIOUS / folder.name}), or save"
@@ -93,29 +83,23 @@ class Destination:
 
     def choose_folder(self, skill: Skill) -> Path:
         """For the finished skill: where it belongs, or a folder beside it if something there is to stay."""
-        first = self._first(skill)
-        if self.force:
-            return first
-        folder = next(
-            folder
-            for folder in _numbered(first)
-            if not folder.exists() or self._may_replace(folder, skill)
-        )
+        first = folder = self._folder(skill)
+        number = 1
+        while not self.force and folder.exists() and not self._may_replace(folder, skill):
+            number += 1
+            folder = first.with_name(f"{first.name}-{number}")
         if folder != first:
             self.events.message(f"{first} is unchanged.")
         return folder
 
     def draft_folder(self, skill: Skill) -> Path | None:
         """For a draft: where the skill belongs, if nothing but a draft of ours is there."""
-        folder = self._first(skill)
+        folder = self._folder(skill)
         before = _load(folder)
-        is_our_draft = (
-            before is not None
-            and self.is_ours(folder)
-            and _is_draft(before)
-            and not edited_by_hand(before)
-        )
-        return folder if is_our_draft or not folder.exists() else None
+        is_our_draft = before and _is_draft(before) and not edited_by_hand(before)
+        if folder.exists() and not (is_our_draft and self.is_ours(folder)):
+            return None
+        return folder
 
     def save(self, skill: Skill, folder: Path) -> tuple[Skill, Path | None]:
         """Returns the saved skill, and where the version it replaced is kept, if there was one."""
@@ -154,47 +138,29 @@ class Destination:
 
     def is_ours(self, folder: Path) -> bool:
         """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""
-        if (
-            self.older is not None
-            and self.older.folder is not None
-            and folder.resolve() == self.older.folder
-        ):
+        before, older = _load(folder), self.older
+        if older and older.folder and folder.resolve() == older.folder:
             return True
-        before = _load(folder)
-        if (
-            self.older
-            and before
-            and before.visible_hash == self.older.visible_hash
-            and not edited_by_hand(before)
-        ):
+        is_same = older and before and before.visible_hash == older.visible_hash
+        if before and is_same and not edited_by_hand(before):
             return True
         made = _metadata(before)
         teacher, task = self.author
-        makers = (
-            (made.get("generated_by"), made.get("source_task")),
-            (made.get("improved_by"), made.get("request")),
-        )
-        return (shared_name(teacher), task) in makers
+        generated = (made.get("generated_by"), made.get("source_task"))
+        improved = (made.get("improved_by"), made.get("request"))
+        return (shared_name(teacher), task) in (generated, improved)
 
-    def _first(self, skill: Skill) -> Path:
-        return Path(self.output) if self.output else self.skills / skill.name
+    def _folder(self, skill: Skill | None) -> Path:
+        return Path(self.output) if self.output else self.skills / (skill.name if skill else "")
 
     def _may_replace(self, folder: Path, skill: Skill) -> bool:
         before = _load(folder)
         if not self.is_ours(folder):
             return False
-        if (
-            before is None
-            or not edited_by_hand(before)
-            or before.visible_hash == skill.visible_hash
-        ):
+        if not before or not edited_by_hand(before) or before.visible_hash == skill.visible_hash:
             return True
         ask = self.events.replace_edited
         return ask is not None and ask(folder, changes(before, skill))
-
-
-def _numbered(first: Path) -> Iterator[Path]:
-    return chain([first], (first.with_name(f"{first.name}-{number}") for number in count(2)))
 
 
 def named_after(folder: Path, skill: Skill) -> Skill:
@@ -240,25 +206,15 @@ def is_proven(skill: Skill) -> bool:
 
 
 def changes(before: Skill, after: Skill) -> str:
-    old, new = (
-        {path: _lines(data) for path, data in _content(skill).items()} for skill in (before, after)
-    )
-    seen = [
-        path
-        for path in sorted(old.keys() | new.keys())
-        if not path.startswith(HIDDEN_FROM_STUDENTS)
-    ]
-    diffs = (
-        difflib.unified_diff(
-            old.get(path, []), new.get(path, []), f"now/{path}", f"new/{path}", lineterm=""
-        )
-        for path in seen
-    )
-    return "\n".join(chain.from_iterable(diffs))
-
-
-def _lines(data: bytes) -> list[str]:
-    return data.decode("utf-8", "replace").splitlines()
+    old, new = _content(before), _content(after)
+    lines: list[str] = []
+    for path in sorted(old.keys() | new.keys()):
+        if not path.startswith(HIDDEN_FROM_STUDENTS):
+            now, then = (
+                each.get(path, b"").decode("utf-8", "replace").splitlines() for each in (old, new)
+            )
+            lines += difflib.unified_diff(now, then, f"now/{path}", f"new/{path}", lineterm="")
+    return "\n".join(lines)
 
 
 def _content(skill: Skill) -> dict[str, bytes]:

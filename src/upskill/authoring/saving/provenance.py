@@ -95,7 +95,7 @@ class Provenance:
             if key in places:
                 after, _, line = key.rpartition("\n")
                 row = {"line": line, "evidence": list(ids)}
-                sources.append({"after": after, **row} if after else row)
+                sources.append({"after": after, **row} if "\n" in key else row)
                 cited.update(ids)
         fields: dict[str, Any] = {"metadata": dict(self.metadata)}
         if sources:

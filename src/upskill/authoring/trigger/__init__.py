@@ -2,5 +2,5 @@
 
 - `trigger`: the verb, its trials and its test queries
 - `metrics`: the rates of activation and how sure they are
-- `description`: searches for a description that triggers better; `loop`: its loop; `old_arithmetic`: its tests
+- `description`: searches for a description that triggers better
 """

@@ -66,8 +66,8 @@ async def write_skill(  # noqa: PLR0913 - options, by name
     """A skill whose `skill_meta.json` cites the source of each line. What is wrong goes back once.
 
     `opens_files`: whether the student can read more than the body. `small_student`: whether it can only look things up,
-    so that the form of the text decides. `form`: your own words on how to write the text, instead of ours. `repairs`: how
-    often an answer may be sent back.
+    so that the form of the text decides. `form`: your own words on how to write the text, instead of ours. `repairs`:
+    how often an answer may be sent back.
     """
     material = await summarize(material, model, budget=budget, tell=tell)
     form = form or read_prompt("form_for_small" if small_student else "form_for_capable")
