@@ -461,11 +461,11 @@ def _read_queries(answer: dict[str, Any], skill: Skill, half: int) -> tuple[Quer
             else:
                 usable[text.casefold()] = Query(text, should)
     wrong = wrong[:8]
-    counts = [
-        sum(query.should_trigger is kind for query in usable.values()) for kind in (True, False)
-    ]
-    if min(counts) < half:
-        wrong.append(f"there are {counts} usable requests of each kind; {half} are needed")
+    counts: list[int] = []
+    for field, should in (("should_trigger", True), ("should_not_trigger", False)):
+        counts.append(sum(query.should_trigger is should for query in usable.values()))
+        if counts[-1] < half:
+            wrong.append(f"{field} has {counts[-1]} usable requests; {half} are needed")
     if min(counts) < max(2, half - (half - 1) // 5):
         raise InvalidAnswer("; ".join(wrong))
     return Queries(tuple(usable.values()), "generated"), wrong
