@@ -69,7 +69,7 @@ class GenerateOptions(StudentOptions):
     )
     tokens: int = option(
         "--tokens",
-        default=800,
+        default=1_500,
         help="How long the skill should be.",
         metavar="N",
         minimum=50,

@@ -34,7 +34,7 @@ async def generate_skill(
     config: Settings | None = None,
     *,
     models: Models | None = None,
-    tokens: int = 800,
+    tokens: int = 1_500,
 ) -> Skill:
     settings = config or Settings.load()
     material = read_material(task, examples=examples)
@@ -93,7 +93,7 @@ async def refine_skill(
     config: Settings | None = None,
     *,
     models: Models | None = None,
-    tokens: int = 800,
+    tokens: int = 1_500,
 ) -> Skill:
     """The skill with a few edits, or unchanged if none can be applied; `evaluate_skill` shows whether it is better."""
     settings = config or Settings.load()

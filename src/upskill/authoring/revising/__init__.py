@@ -101,7 +101,7 @@ class RevisionRequest:
     tried: Sequence[Tried] = ()
     cases: Sequence[Case] = ()  # the shown ones, for refiners that try skills themselves with …
     run: Run | None = None  # None in its answer: the case passes
-    tokens: int = 800
+    tokens: int = 1_500
     file_tokens: int = 2_000  # of new files, on top of those for the body
     attempt: int = 1
     title: str = "3-revision"

@@ -52,7 +52,7 @@ class Block(NamedTuple):
 async def write_skill(  # noqa: PLR0913 - options, by name
     material: Material,
     model: Model,
-    tokens: int = 800,
+    tokens: int = 1_500,
     *,
     file_tokens: int = 2_000,
     opens_files: bool = True,
