@@ -641,7 +641,7 @@ def _revision(work: Work, skill: Skill, failures: Sequence[Failure], title: str)
         material=work.material,
         failures=failures,
         tokens=options.tokens,
-        file_tokens=options.file_tokens,
+        file_tokens=options.file_tokens if options.student_acts else 0,
         title=title,
     )
 

@@ -220,6 +220,7 @@ def _tables(
         activity = (_activity(verdict) for verdict in verdicts if _acts(verdict))
         yield Table.of(activity, "What agents did", note=ACTIVATION_CAVEAT, is_detail=True)
     details = {
+        "Why answers could not pass": _failures_by_cause(verdicts),
         "Requirements": (_requirement(*each) for each in evaluation.rulings),
         "Evidence": _evidence(evaluation),
     }
@@ -230,6 +231,15 @@ def _tables(
         )
     for title, rows in details.items():
         yield Table.of(rows, title, is_detail=True)
+
+
+def _failures_by_cause(verdicts: Iterable[Verdict]) -> Iterator[Row]:
+    for verdict in verdicts:
+        before, after = verdict.baseline.causes, verdict.skill.causes
+        for cause, words in CAUSES.items():
+            if cause in before or cause in after:
+                answers = Change(before.get(cause, 0), after.get(cause, 0))
+                yield {"Model": verdict.model, "Cause": words, "Answers": answers}
 
 
 def _model_row(verdict: Verdict, evaluation: Evaluation) -> Row:
