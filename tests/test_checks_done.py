@@ -151,12 +151,12 @@ LOOKS: list[tuple[dict[str, Any], bool, str]] = [
     (
         {"file_json_schema": {"path": "deep.json", "schema": LISTS}},
         False,
-        "deep.json's JSON cannot be checked against",
+        "deep.json is not JSON: nested too deeply",
     ),
     (
         {"file_json_schema": {"path": "large.json", "schema": LISTS}},
         False,
-        "large.json's JSON cannot be checked against",
+        "large.json is not JSON: a number has more than 300 digits",
     ),
 ]
 

@@ -32,7 +32,6 @@ from upskill.verdicts.interval import paired_lift
 DESK = OUT / "desk"
 ANSWERS, VERDICTS = HERE / "answers.json", HERE / "verdicts.json"
 FORMS = ("prose", "mix", "pairs", "lookup")
-OWN_FORMS = {"prose": "form_for_capable", "mix": "form_for_small"}  # upskill's
 LENGTH = "\n- At most {} tokens in all, four characters to one: a program refuses more."
 MAX_SKILL_TOKENS, MAX_OUTPUT_TOKENS = 700, 256
 ADDRESSES = {
@@ -67,8 +66,8 @@ def skill_file(form: str, tool: str) -> Path:
 
 async def write_in_form(tool: str, form: str, models: Models) -> None:
     """Write the skill, if the teacher has answered on the desk."""
-    if form in OWN_FORMS:
-        words = read_prompt(OWN_FORMS[form])
+    if form == "prose":  # upskill's own
+        words = read_prompt("form_for_capable")
     else:
         words = (HERE / "forms" / f"{form}.md").read_text()
     task = f"Write the command line of {tool} that a request asks for."
