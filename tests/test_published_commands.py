@@ -226,7 +226,7 @@ def test_a_skill_of_upstream_is_improved_without_consent_and_kept(
     assert f"The previous version is in skills/.previous/my-skill/{kept.name}." in done.err
     again = Skill.load("skills/my-skill")
     assert Suite.required(again).source.endswith("evals.json")
-    assert Provenance.of(again).tests == ()
+    assert Provenance.of(again).tests == []
 
 
 def test_the_second_configuration_file_is_read_or_named_in_one_line(
