@@ -455,7 +455,7 @@ def test_damaged_and_hostile_files_are_refused(
         (
             number,
             {"reply": {**reply, "usage": {"cost_usd": float("nan")}}},
-            "is not a number in range",
+            "NaN is not a JSON value",
         ),
         (number, {"reply": {**reply, "usage": {"cost_usd": 1e300}}}, "is not a number in range"),
         (number, {"reply": {**reply, "usage": {"output_tokens": 2**62}}}, "is out of range"),

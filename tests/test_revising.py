@@ -250,13 +250,13 @@ async def test_limits_are_kept_in_code() -> None:
 
 
 async def test_a_text_that_is_too_long_goes_back_once_with_its_length() -> None:
-    long = {"note": "", "edits": [edit("insert", 4, "word " * 1000)]}
+    long = {"note": "", "edits": [edit("insert", 4, "word " * 2000)]}
     reviser = says(long)
     found = await revise(reviser)
     assert len(reviser.asked) == 2
-    assert "may have at most 4,000, counted" in reviser.asked[0].messages[0].text
+    assert "may have at most 7,500, counted" in reviser.asked[0].messages[0].text
     again = reviser.asked[1].messages[-1].text
-    assert re.search(r"the text has 5,0\d\d characters, and 4,000 are allowed", again)
+    assert re.search(r"the text has 10,0\d\d characters, and 7,500 are allowed", again)
     assert found is not None
 
 
