@@ -99,7 +99,7 @@ async def measure(*, names: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--list", action="store_true", help="name what passes that should not")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
