@@ -1046,7 +1046,7 @@ def test_a_library_user_measures_what_the_command_measures(upskill: Upskill, six
         estimate=lambda expected: estimates.append(expected.calls),
     )
     found = asyncio.run(measure(options, events=events))
-    assert (started, len(results), estimates) == ([(False, 18)], 18, [54])
+    assert (started, len(results), estimates) == ([(False, 18)], 18, [36])
     asyncio.run(measure(options, events=events))
     assert started[1:] == [(True, 0)]
     assert [(model, ruling.held) for model, ruling in found.rulings] == [
