@@ -149,6 +149,8 @@ def test_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, skill:
 def test_ctrl_c_does_not_wait_for_answers_that_never_come(
     home: Path, skill: Path, number: signal.Signals
 ) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:  # under nohup, and a child would inherit it
+        signal.signal(number, signal.SIG_DFL)
     with serving(Trouble("silence", seconds=600)) as server:
         process = start(*command(skill, server, "broken"))
         wait_for_call(process, server)
